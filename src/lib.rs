@@ -1,0 +1,3 @@
+//! Facade.
+#[cfg(feature = "wheel")]
+pub use wheelhouse_wheel as wheel;

@@ -1,0 +1,6 @@
+//! Timing wheel.
+#![warn(missing_docs)]
+
+mod wheel;
+
+pub use wheel::{Expired, TimerKey, Wheel};
