@@ -3,4 +3,4 @@
 
 mod wheel;
 
-pub use wheel::{Expired, TimerKey, Wheel};
+pub use wheel::{Expired, SlotsError, TimerKey, Wheel, WheelStats};
