@@ -1,0 +1,270 @@
+//! What the hand-shakes of this package are built from: the real crates, or models of them under
+//! `--cfg wheelhouse_loom` with the same contract.
+//!
+//! | item | real | model |
+//! |---|---|---|
+//! | atomics, `thread_local!` | `std` | `loom` |
+//! | [`Mutex`], [`Condvar`] | `parking_lot` | `loom`, in `parking_lot`'s clothes |
+//! | [`Parker`], [`Unparker`] | `crossbeam-utils` | a token under a mutex |
+//! | [`Channel`] | `crossbeam-channel`, bounded | `Mutex<VecDeque>` |
+//!
+//! The contract that callers rely on, held by the tests at the bottom for either side:
+//! a channel is first in first out, holds exactly its capacity, and a `try_send` that returned Ok
+//! is seen by every later `try_recv` and `is_empty`; `try_send` and `is_empty` take part in the
+//! single order of sequentially consistent operations (crossbeam claims a slot with a SeqCst
+//! compare-exchange and reads head and tail with SeqCst loads; its own blocking receive rests on
+//! the same pair). An `unpark` before a `park` makes that `park` return at once.
+
+#[cfg(not(wheelhouse_loom))]
+mod real {
+    pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread_local;
+
+    use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+    /// Both ends of a bounded channel.
+    #[derive(Debug)]
+    pub(crate) struct Channel<T> {
+        sender: Sender<T>,
+        receiver: Receiver<T>,
+    }
+
+    impl<T> Channel<T> {
+        pub(crate) fn bounded(capacity: usize) -> Self {
+            let (sender, receiver) = crossbeam_channel::bounded(capacity);
+            Channel { sender, receiver }
+        }
+
+        /// Puts `message` in, or gives it back when the channel is full.
+        #[inline]
+        pub(crate) fn try_send(&self, message: T) -> Result<(), T> {
+            match self.sender.try_send(message) {
+                Ok(()) => Ok(()),
+                Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
+                    Err(message)
+                }
+            }
+        }
+
+        #[inline]
+        pub(crate) fn try_recv(&self) -> Option<T> {
+            self.receiver.try_recv().ok()
+        }
+
+        #[inline]
+        pub(crate) fn is_empty(&self) -> bool {
+            self.receiver.is_empty()
+        }
+    }
+}
+
+#[cfg(wheelhouse_loom)]
+mod model {
+    use std::collections::VecDeque;
+    use std::ops::{Deref, DerefMut};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    pub(crate) use loom::sync::atomic;
+    pub(crate) use loom::thread_local;
+
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    #[derive(Debug)]
+    pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
+
+    #[derive(Debug)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Mutex(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().unwrap_or_else(|e| e.into_inner())))
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            self.0.as_ref().expect("held but while waiting")
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().expect("held but while waiting")
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Condvar(loom::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            let held = guard.0.take().expect("held by the caller");
+            guard.0 = Some(self.0.wait(held).unwrap_or_else(|e| e.into_inner()));
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+
+    #[derive(Debug)]
+    struct Token {
+        set: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Parker(Unparker);
+
+    #[derive(Debug, Clone)]
+    pub(crate) struct Unparker(Arc<Token>);
+
+    impl Parker {
+        pub(crate) fn new() -> Self {
+            Parker(Unparker(Arc::new(Token {
+                set: Mutex::new(false),
+                changed: Condvar::new(),
+            })))
+        }
+
+        pub(crate) fn unparker(&self) -> &Unparker {
+            &self.0
+        }
+
+        pub(crate) fn park(&self) {
+            let mut set = self.0.0.set.lock();
+            while !*set {
+                self.0.0.changed.wait(&mut set);
+            }
+            *set = false;
+        }
+
+        /// Time does not pass in a model: a time-out is a second thread that unparks.
+        pub(crate) fn park_timeout(&self, _timeout: Duration) {
+            self.park();
+        }
+    }
+
+    impl Unparker {
+        pub(crate) fn unpark(&self) {
+            *self.0.set.lock() = true;
+            self.0.changed.notify_one();
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Channel<T> {
+        queue: Mutex<VecDeque<T>>,
+        capacity: usize,
+    }
+
+    impl<T> Channel<T> {
+        pub(crate) fn bounded(capacity: usize) -> Self {
+            Channel {
+                queue: Mutex::new(VecDeque::new()),
+                capacity,
+            }
+        }
+
+        pub(crate) fn try_send(&self, message: T) -> Result<(), T> {
+            let mut queue = self.queue.lock();
+            if queue.len() == self.capacity {
+                return Err(message);
+            }
+            queue.push_back(message);
+            Ok(())
+        }
+
+        pub(crate) fn try_recv(&self) -> Option<T> {
+            self.queue.lock().pop_front()
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.queue.lock().is_empty()
+        }
+    }
+}
+
+#[cfg(wheelhouse_loom)]
+pub(crate) use model::*;
+#[cfg(not(wheelhouse_loom))]
+pub(crate) use real::*;
+
+/// The contract, checked on whichever side is compiled (the model runs inside `loom::model`).
+#[cfg(test)]
+mod contract {
+    use super::*;
+
+    fn check(test: impl Fn() + Sync + Send + 'static) {
+        #[cfg(wheelhouse_loom)]
+        loom::model(test);
+        #[cfg(not(wheelhouse_loom))]
+        test();
+    }
+
+    #[test]
+    fn loom_tests_channel_is_fifo_and_holds_exactly_its_capacity() {
+        check(|| {
+            let channel = Channel::bounded(2);
+            assert!(channel.is_empty());
+            assert_eq!(channel.try_send(1), Ok(()));
+            assert_eq!(channel.try_send(2), Ok(()));
+            assert_eq!(channel.try_send(3), Err(3));
+            assert!(!channel.is_empty());
+            assert_eq!(channel.try_recv(), Some(1));
+            assert_eq!(channel.try_send(3), Ok(()));
+            assert_eq!(channel.try_recv(), Some(2));
+            assert_eq!(channel.try_recv(), Some(3));
+            assert_eq!(channel.try_recv(), None);
+        });
+    }
+
+    #[test]
+    fn loom_tests_unpark_before_park_is_kept_once() {
+        check(|| {
+            let parker = Parker::new();
+            parker.unparker().unpark();
+            parker.unparker().unpark();
+            parker.park();
+            let unparker = parker.unparker().clone();
+            unparker.unpark();
+            parker.park_timeout(std::time::Duration::from_secs(1));
+        });
+    }
+
+    #[test]
+    fn loom_tests_condvar_waits_for_the_change() {
+        check(|| {
+            let pair = std::sync::Arc::new((Mutex::new(false), Condvar::new()));
+            let other = pair.clone();
+            #[cfg(wheelhouse_loom)]
+            use loom::thread;
+            #[cfg(not(wheelhouse_loom))]
+            use std::thread;
+            let setter = thread::spawn(move || {
+                *other.0.lock() = true;
+                other.1.notify_all();
+            });
+            let mut set = pair.0.lock();
+            while !*set {
+                pair.1.wait(&mut set);
+            }
+            drop(set);
+            setter.join().expect("the setter does not panic");
+        });
+    }
+}

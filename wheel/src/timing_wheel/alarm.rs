@@ -1,0 +1,89 @@
+//! How a sleeping driver is woken by an earlier deadline.
+//!
+//! The word `wake_at` holds the tick until which the driver sleeps, or [`AWAKE`].
+//!
+//! | value | meaning | who may leave it |
+//! |---|---|---|
+//! | `AWAKE` (0) | the driver runs, and looks at every shard before it sleeps | the driver, in `publish` |
+//! | tick `t` | the driver sleeps, or is about to, until `t` | the driver when it wakes; a caller with an earlier deadline, who then owes the unpark |
+//!
+//! The protocol, every access SeqCst:
+//!
+//! 1. A caller makes its deadline visible in the shard (`queued` or `next`, see shard.rs).
+//! 2. The caller reads `wake_at`; when its deadline is earlier, it swaps in `AWAKE`, and unparks
+//!    the driver if it was the one who took a tick out.
+//! 3. The driver writes `wake_at`.
+//! 4. The driver looks at every shard, and does not sleep if one shows an earlier deadline.
+//!
+//! Proof sketch. In the single order of these accesses either 3 comes before 2, and the caller
+//! sees the published tick and unparks; or 2 comes before 3, hence 1 before 4, and the driver sees
+//! the deadline. An unpark that comes before the park is kept as a token, so it is not lost.
+//! Checked by `loom_tests::an_earlier_deadline_wakes_a_sleeping_driver`.
+
+use std::time::Duration;
+
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Parker, Unparker};
+
+/// Tick 0 is the instant of building; nothing is ever due then, so no deadline is below it.
+const AWAKE: u64 = 0;
+
+/// The callers' side.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    wake_at: AtomicU64,
+    unparker: Unparker,
+}
+
+impl Alarm {
+    /// The alarm of the driver that sleeps on `parker`.
+    pub(crate) fn new(parker: &Parker) -> Self {
+        Alarm {
+            wake_at: AtomicU64::new(AWAKE),
+            unparker: parker.unparker().clone(),
+        }
+    }
+
+    /// Step 2: wakes the driver if it would sleep past `tick`.
+    #[inline]
+    pub(crate) fn ring(&self, tick: u64) {
+        // SeqCst: the other side is the store in `sleep`.
+        if tick < self.wake_at.load(SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Wakes the driver if it sleeps or is about to.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        // SeqCst as above; the swap lets one of many callers pay for the unpark.
+        if self.wake_at.swap(AWAKE, SeqCst) != AWAKE {
+            self.unparker.unpark();
+        }
+    }
+
+    /// Steps 3 and 4, then sleeps for `timeout` (without one, until woken), unless `stay_awake`
+    /// says that there is something to do. Returns whether it slept.
+    pub(crate) fn sleep(
+        &self,
+        parker: &Parker,
+        tick: u64,
+        timeout: Option<Duration>,
+        stay_awake: impl FnOnce() -> bool,
+    ) -> bool {
+        // SeqCst: the other side is the load in `ring`. One past the tick when nothing is due, so
+        // that a deadline of `NEVER` wakes nobody and `wake` always does.
+        self.wake_at.store(tick.max(AWAKE + 1), SeqCst);
+        let slept = !stay_awake();
+        if slept {
+            match timeout {
+                Some(timeout) => parker.park_timeout(timeout),
+                None => parker.park(),
+            }
+        }
+        // SeqCst: from here on every shard is looked at again before the next sleep.
+        self.wake_at.store(AWAKE, SeqCst);
+        slept
+    }
+}

@@ -1,0 +1,119 @@
+//! The thread that fires: applies what callers left in the channels, takes what is due tick by
+//! tick, hands it out, and sleeps until the next deadline.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::sync::Parker;
+
+use super::executor::Outlet;
+use super::shard::Pair;
+use super::shared::Shared;
+use super::ticks::NEVER;
+
+/// How many pairs of a shard are taken out under one hold of its lock. Commands get in between.
+const BATCH: usize = 64;
+
+/// A tick that nothing is due before, so that a driver which sleeps until then is not woken by
+/// deadlines: it waits for room in its stream.
+const FIRST: u64 = 1;
+
+pub(crate) struct Driver<K, V> {
+    shared: Arc<Shared<K, V>>,
+    parker: Parker,
+    outlet: Outlet<K, V>,
+    /// Whether the clock stands still until it is moved, and wakes the driver itself.
+    virtual_time: bool,
+    /// Taken out, not handed out yet.
+    due: Vec<Pair<K, V>>,
+}
+
+impl<K, V> Driver<K, V>
+where
+    K: Hash + Eq + Send + 'static,
+    V: Send + 'static,
+{
+    pub(crate) fn new(
+        shared: Arc<Shared<K, V>>,
+        parker: Parker,
+        outlet: Outlet<K, V>,
+        virtual_time: bool,
+    ) -> Self {
+        Driver {
+            shared,
+            parker,
+            outlet,
+            virtual_time,
+            due: Vec::new(),
+        }
+    }
+
+    /// Runs until the wheel is stopped.
+    pub(crate) fn run(mut self) {
+        let shared = self.shared.clone();
+        let _on_behalf = shared.enter();
+        while !shared.is_stopping() {
+            // A panic of a key's `Hash` or `Eq`, or of the clock, must not end the driver.
+            shared.contain("key or clock", || self.pass());
+        }
+        // An inline driver stopped in the middle of a batch: the rest has not begun.
+        shared.lanes[0].push(self.due.drain(..));
+        shared.life.driver_ended();
+    }
+
+    /// Fires the earliest tick that is due, or sleeps if none is.
+    fn pass(&mut self) {
+        let request = if self.virtual_time {
+            self.shared.life.requested()
+        } else {
+            0
+        };
+        let now = self.shared.ticks.at(self.shared.clock.now());
+        let room = self.outlet.room(&self.shared);
+        let bound = self.shared.apply_all();
+        if bound <= now && room > 0 {
+            // Nothing may be due at the bound; then this raises it.
+            self.shared.fire(bound, room.min(BATCH), &mut self.due);
+            self.outlet.hand_out(&self.shared, &mut self.due);
+            return;
+        }
+        let blocked = room == 0;
+        let tick = if blocked {
+            FIRST
+        } else {
+            self.shared.next_tick()
+        };
+        if tick <= now && !blocked {
+            return;
+        }
+        if self.virtual_time {
+            self.shared.life.settle(request);
+        }
+        self.sleep(tick, blocked, request);
+    }
+
+    fn sleep(&mut self, tick: u64, blocked: bool, request: u64) {
+        let shared = &self.shared;
+        let timeout = if self.virtual_time || blocked || tick == NEVER {
+            None
+        } else {
+            shared
+                .ticks
+                .instant(tick)
+                .map(|due| due.saturating_duration_since(shared.clock.now()))
+        };
+        if timeout == Some(Duration::ZERO) {
+            return;
+        }
+        let slept = shared.alarm.sleep(&self.parker, tick, timeout, || {
+            shared.is_stopping()
+                || (blocked && self.outlet.has_drained(shared))
+                || (!blocked && shared.shards.iter().any(|shard| shard.earliest() < tick))
+                || (self.virtual_time && shared.life.requested() != request)
+        });
+        if slept {
+            shared.count_wakeup();
+        }
+    }
+}

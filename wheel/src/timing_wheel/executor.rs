@@ -1,0 +1,192 @@
+//! Where callbacks run: on the driver, on threads of the wheel, on a tokio runtime, or nowhere,
+//! when a stream is read instead.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::ready::Ready;
+use super::shard::Pair;
+use super::shared::Shared;
+
+/// Where a [`TimingWheel`](super::TimingWheel) runs its callbacks.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum Executor {
+    /// On the driver's thread, one after another, in the order of their ticks. The fastest, for
+    /// callbacks that take microseconds: one that sleeps for a second makes everything a second
+    /// late.
+    #[default]
+    Inline,
+    /// On this many threads that the wheel starts and stops, 1 to 1024.
+    Threads(usize),
+    /// As tasks on a tokio runtime, one for each batch of due pairs. Callbacks must not block.
+    #[cfg(feature = "tokio")]
+    Tokio(tokio::runtime::Handle),
+    /// On the blocking threads of a tokio runtime, one call for each due pair.
+    #[cfg(feature = "tokio")]
+    TokioBlocking(tokio::runtime::Handle),
+}
+
+pub(crate) type Callback<K, V> = Arc<dyn Fn(K, V) + Send + Sync>;
+
+/// How many lanes keep the order of keys on a tokio runtime: at most as many of its workers are
+/// busy with one wheel.
+#[cfg(feature = "tokio")]
+pub(crate) const TOKIO_LANES: usize = 16;
+
+/// How many callbacks one spawned task makes.
+#[cfg(feature = "tokio")]
+const TASK: usize = 64;
+
+/// The driver's end of an executor.
+pub(crate) enum Outlet<K, V> {
+    /// Callbacks run on the driver.
+    Inline(Callback<K, V>),
+    /// Workers wait on the lanes, see [`work`].
+    Threads,
+    /// Tasks are spawned for what was put into the lanes.
+    #[cfg(feature = "tokio")]
+    Tokio {
+        runtime: tokio::runtime::Handle,
+        callback: Callback<K, V>,
+        blocking: bool,
+    },
+    /// A reader takes pairs from the only lane, which holds at most `capacity`.
+    Stream { capacity: NonZeroUsize },
+}
+
+impl<K, V> Outlet<K, V>
+where
+    K: std::hash::Hash + Eq + Send + 'static,
+    V: Send + 'static,
+{
+    /// How many more pairs may be handed out before somebody has to take some.
+    pub(crate) fn room(&self, shared: &Shared<K, V>) -> usize {
+        match self {
+            Outlet::Stream { capacity } => capacity.get().saturating_sub(shared.lanes[0].len()),
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether a driver that waits for room may go on: half of it is there, so that it does not
+    /// wake for every pair that is read.
+    pub(crate) fn has_drained(&self, shared: &Shared<K, V>) -> bool {
+        match self {
+            Outlet::Stream { capacity } => shared.lanes[0].len() <= capacity.get() / 2,
+            _ => true,
+        }
+    }
+
+    /// Empties `due`, but for what an inline driver has not begun when the wheel is stopped.
+    pub(crate) fn hand_out(&self, shared: &Arc<Shared<K, V>>, due: &mut Vec<Pair<K, V>>) {
+        match self {
+            Outlet::Inline(callback) => {
+                let mut pairs = std::mem::take(due).into_iter();
+                while !shared.is_stopping()
+                    && let Some(pair) = pairs.next()
+                {
+                    run(shared, pair, callback);
+                }
+                due.extend(pairs);
+            }
+            Outlet::Threads | Outlet::Stream { .. } => enqueue(shared, due),
+            #[cfg(feature = "tokio")]
+            Outlet::Tokio {
+                runtime,
+                callback,
+                blocking,
+            } => {
+                let count = due.len();
+                enqueue(shared, due);
+                spawn(shared, runtime, callback, *blocking, count);
+            }
+        }
+    }
+}
+
+/// Puts each pair into its lane.
+fn enqueue<K: std::hash::Hash, V>(shared: &Shared<K, V>, due: &mut Vec<Pair<K, V>>) {
+    match &*shared.lanes {
+        [lane] => lane.push(due.drain(..)),
+        lanes => {
+            for pair in due.drain(..) {
+                let lane = shared.hash(&pair.key) as usize % lanes.len();
+                lanes[lane].push([pair]);
+            }
+        }
+    }
+}
+
+/// Spawns what is needed for `count` pairs that were just queued. Tasks take pairs from the lanes
+/// when they run, so that a stop gets what they have not begun.
+#[cfg(feature = "tokio")]
+fn spawn<K, V>(
+    shared: &Arc<Shared<K, V>>,
+    runtime: &tokio::runtime::Handle,
+    callback: &Callback<K, V>,
+    blocking: bool,
+    count: usize,
+) where
+    K: Send + 'static,
+    V: Send + 'static,
+{
+    let start = |work: Box<dyn FnOnce() + Send>| {
+        if blocking {
+            drop(runtime.spawn_blocking(work));
+        } else {
+            drop(runtime.spawn(async move { work() }));
+        }
+    };
+    if shared.lanes.len() > 1 {
+        for number in (0..shared.lanes.len()).filter(|n| shared.lanes[*n].claim()) {
+            let (shared, callback) = (shared.clone(), callback.clone());
+            start(Box::new(move || {
+                let lane = &shared.lanes[number];
+                loop {
+                    while run_next(&shared, lane, &callback) {}
+                    if lane.release() {
+                        break;
+                    }
+                }
+            }));
+        }
+        return;
+    }
+    let each = if blocking { 1 } else { TASK };
+    for _ in 0..count.div_ceil(each) {
+        let (shared, callback) = (shared.clone(), callback.clone());
+        start(Box::new(move || {
+            for _ in 0..each {
+                if !run_next(&shared, &shared.lanes[0], &callback) {
+                    break;
+                }
+            }
+        }));
+    }
+}
+
+/// The life of a pool's thread.
+pub(crate) fn work<K, V>(shared: &Shared<K, V>, lane: &Ready<K, V>, callback: &Callback<K, V>) {
+    let _on_behalf = shared.enter();
+    while let Some(pair) = lane.begin_waiting() {
+        run(shared, pair, callback);
+        lane.end();
+    }
+}
+
+#[cfg(feature = "tokio")]
+fn run_next<K, V>(shared: &Shared<K, V>, lane: &Ready<K, V>, callback: &Callback<K, V>) -> bool {
+    let Some(pair) = lane.begin() else {
+        return false;
+    };
+    let _on_behalf = shared.enter();
+    run(shared, pair, callback);
+    lane.end();
+    true
+}
+
+/// Runs the callback of a pair, on a thread of the wheel.
+fn run<K, V>(shared: &Shared<K, V>, pair: Pair<K, V>, callback: &Callback<K, V>) {
+    shared.begun(&pair, shared.clock.now());
+    shared.contain("callback", || callback(pair.key, pair.value));
+}

@@ -1,0 +1,166 @@
+//! Pairs that have come due and wait for a worker, a task or the reader of a stream.
+//!
+//! | state | meaning | who may leave it |
+//! |---|---|---|
+//! | queued | due, past removal, its callback has not begun | a worker in `begin`, `close` |
+//! | running | its callback has begun | the same worker, when the callback has returned |
+//!
+//! A pair leaves the queue under one lock, to a worker or to `close`, never to both. After `close`
+//! nothing begins. Checked by `loom_tests::stop_returns_what_has_not_begun`.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::{Condvar, Mutex};
+
+use super::shard::Pair;
+
+/// One first-in-first-out queue of due pairs.
+#[derive(Debug)]
+pub(crate) struct Ready<K, V> {
+    state: Mutex<State<K, V>>,
+    /// A pair was queued, or the queue was closed.
+    work: Condvar,
+    /// The last running callback returned after `close`.
+    idle: Condvar,
+}
+
+#[derive(Debug)]
+struct State<K, V> {
+    queue: VecDeque<Pair<K, V>>,
+    running: usize,
+    closed: bool,
+    /// Whether a lane task is under way that will come back for more, see `claim`.
+    claimed: bool,
+    /// The reader of the stream, if it waits.
+    waker: Option<Waker>,
+}
+
+impl<K, V> Ready<K, V> {
+    pub(crate) fn new() -> Self {
+        Ready {
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                running: 0,
+                closed: false,
+                claimed: false,
+                waker: None,
+            }),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        }
+    }
+
+    /// Queues the pairs that `pairs` yields, and wakes who waits for them. Closed queues take them
+    /// too: `close` has given them to nobody yet, [`take_rest`](Self::take_rest) will.
+    pub(crate) fn push(&self, pairs: impl IntoIterator<Item = Pair<K, V>>) {
+        let (waker, several) = {
+            let mut state = self.state.lock();
+            let before = state.queue.len();
+            state.queue.extend(pairs);
+            (state.waker.take(), state.queue.len() > before + 1)
+        };
+        if several {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().queue.len()
+    }
+
+    /// Takes the next pair, whose callback has begun with this; `None` when there is none or the
+    /// queue is closed.
+    pub(crate) fn begin(&self) -> Option<Pair<K, V>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return None;
+        }
+        let pair = state.queue.pop_front()?;
+        state.running += 1;
+        Some(pair)
+    }
+
+    /// Like [`begin`](Self::begin), but waits for a pair; `None` when the queue is closed.
+    pub(crate) fn begin_waiting(&self) -> Option<Pair<K, V>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(pair) = state.queue.pop_front() {
+                state.running += 1;
+                return Some(pair);
+            }
+            self.work.wait(&mut state);
+        }
+    }
+
+    /// A callback that had begun has returned.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        state.running -= 1;
+        if state.closed && state.running == 0 {
+            self.idle.notify_all();
+        }
+    }
+
+    /// Claims the queue for one task that works until [`release`](Self::release): true for the
+    /// one that gets it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn claim(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().claimed, true)
+    }
+
+    /// Gives the claim back if the queue is empty or closed; otherwise the task goes on.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn release(&self) -> bool {
+        let mut state = self.state.lock();
+        state.claimed = !state.closed && !state.queue.is_empty();
+        !state.claimed
+    }
+
+    /// For a stream: the next pair and how many are left, `None` when closed, or the waker is kept.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<(Pair<K, V>, usize)>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        if let Some(pair) = state.queue.pop_front() {
+            let left = state.queue.len();
+            return Poll::Ready(Some((pair, left)));
+        }
+        let stale = state.waker.replace(cx.waker().clone());
+        drop(state);
+        // A waker is user code: it is dropped outside the lock.
+        drop(stale);
+        Poll::Pending
+    }
+
+    /// From now on nothing begins.
+    pub(crate) fn close(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            state.waker.take()
+        };
+        self.work.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Waits until no callback runs any more, and takes out what has not begun. Closed before.
+    pub(crate) fn take_rest(&self) -> VecDeque<Pair<K, V>> {
+        let mut state = self.state.lock();
+        while state.running > 0 {
+            self.idle.wait(&mut state);
+        }
+        std::mem::take(&mut state.queue)
+    }
+}

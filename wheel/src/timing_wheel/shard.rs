@@ -1,0 +1,436 @@
+//! One shard: a channel of commands in front of an index and a wheel.
+//!
+//! Ground rules
+//! - Anybody may put a command into the channel. Commands are taken out only under the lock, so
+//!   they are applied in the order in which they went in.
+//! - Whoever finds the channel full takes the lock and applies what is in it. Nobody waits for the
+//!   driver.
+//! - User code does not run under the lock, with one exception: `Eq` of the keys. Replaced and
+//!   removed pairs are put into `trash`, which the holder of the lock takes along and drops later.
+//!
+//! Invariants
+//! - I1: a key is in the index exactly when its node is live in the wheel.
+//! - I2: `next` is at most the earliest deadline in the wheel (it is exact after `fire` and
+//!   `refresh`, and only lowered in between).
+//! - I3: `queued` is at most the earliest deadline of a command in the channel whose sender has
+//!   returned from `send`. A sender puts the command in first and lowers `queued` then; whoever
+//!   empties the channel raises `queued` first and takes commands then. So a command that stays
+//!   behind was sent after the raise, and its sender lowers `queued` after that.
+//! - I4: once `closed` is set, the channel is full of [`Command::Closed`] for ever: every send
+//!   fails, and its sender finds `closed` under the lock. So a command is in the wheel by the end
+//!   of `close`, or its sender gets it back; and the fast path need not look at any flag.
+
+use std::mem;
+
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Channel, Mutex, MutexGuard};
+use crate::wheel::Wheel;
+
+use super::index::Index;
+use super::ticks::NEVER;
+
+/// How many look-ups are under way at once while a batch is applied.
+const STAGE: usize = 32;
+
+/// What callers ask of a shard. `hash` is the half of the key's hash that the index looks at.
+#[derive(Debug)]
+pub(crate) enum Command<K, V> {
+    Set {
+        hash: u32,
+        tick: u64,
+        key: K,
+        value: V,
+    },
+    Move {
+        hash: u32,
+        tick: u64,
+        key: K,
+    },
+    Remove {
+        hash: u32,
+        key: K,
+    },
+    Closed,
+}
+
+impl<K, V> Command<K, V> {
+    fn hash(&self) -> u32 {
+        match self {
+            Command::Set { hash, .. }
+            | Command::Move { hash, .. }
+            | Command::Remove { hash, .. } => *hash,
+            Command::Closed => 0,
+        }
+    }
+
+    /// The key of a move or a removal that comes back.
+    pub(crate) fn into_key(self) -> K {
+        match self {
+            Command::Set { key, .. } | Command::Move { key, .. } | Command::Remove { key, .. } => {
+                key
+            }
+            Command::Closed => unreachable!("only commands of callers come back"),
+        }
+    }
+}
+
+/// A pair that has come due, or was taken out before.
+#[derive(Debug)]
+pub(crate) struct Pair<K, V> {
+    /// The tick at which it fires.
+    pub(crate) tick: u64,
+    pub(crate) key: K,
+    pub(crate) value: V,
+}
+
+/// What was taken out of a shard and is to be dropped outside the lock.
+#[derive(Debug)]
+pub(crate) enum Trash<K, V> {
+    Pair(K, V),
+    Key(K),
+}
+
+/// How often each thing happened.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) set: u64,
+    pub(crate) moved: u64,
+    pub(crate) removed: u64,
+    pub(crate) replaced: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shard<K, V> {
+    channel: Channel<Command<K, V>>,
+    capacity: usize,
+    /// I3. Its own line apart from the lock would not help: it changes when the lock is held.
+    queued: AtomicU64,
+    /// I2.
+    next: AtomicU64,
+    state: Mutex<State<K, V>>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(crate) struct State<K, V> {
+    pub(crate) wheel: Wheel<(K, V)>,
+    pub(crate) index: Index,
+    pub(crate) closed: bool,
+    pub(crate) trash: Vec<Trash<K, V>>,
+    pub(crate) counts: Counts,
+    /// How many of the live timers the wheel-wide count knows of.
+    pub(crate) counted: usize,
+    batch: Vec<Command<K, V>>,
+}
+
+impl<K: Eq, V> Shard<K, V> {
+    pub(crate) fn new(capacity: usize, wheel: Wheel<(K, V)>) -> Self {
+        Shard {
+            channel: Channel::bounded(capacity),
+            capacity,
+            queued: AtomicU64::new(NEVER),
+            next: AtomicU64::new(NEVER),
+            state: Mutex::new(State {
+                wheel,
+                index: Index::default(),
+                closed: false,
+                trash: Vec::new(),
+                counts: Counts::default(),
+                counted: 0,
+                batch: Vec::new(),
+            }),
+        }
+    }
+
+    /// Puts a command that makes something due at `tick` into the channel, or gives it back when
+    /// the channel is full (perhaps because the shard is closed).
+    #[inline]
+    pub(crate) fn send(&self, command: Command<K, V>, tick: u64) -> Result<(), Command<K, V>> {
+        self.channel.try_send(command)?;
+        self.lower_queued(tick);
+        Ok(())
+    }
+
+    /// The second half of I3.
+    #[inline]
+    pub(crate) fn lower_queued(&self, tick: u64) {
+        // SeqCst: the other sides are the store in `apply_channel` (I3) and the driver's look at
+        // the shards before it sleeps (alarm.rs).
+        if tick < self.queued.load(SeqCst) {
+            self.queued.fetch_min(tick, SeqCst);
+        }
+    }
+
+    /// The earliest tick at which the shard may have something to do.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        // SeqCst: step 4 of alarm.rs.
+        self.queued.load(SeqCst).min(self.next.load(SeqCst))
+    }
+
+    /// Whether commands wait in the channel.
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        !self.channel.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, V>> {
+        self.state.lock()
+    }
+
+    /// Applies every command sent before this call. At most a channel full: those that come
+    /// meanwhile are somebody else's.
+    pub(crate) fn apply_channel(&self, state: &mut State<K, V>) {
+        if state.closed || (self.queued.load(SeqCst) == NEVER && !self.has_commands()) {
+            return;
+        }
+        // I3: raised before the first command is taken. Also when the channel is empty: a sender
+        // whose command was taken before it lowered `queued` leaves a deadline without a command.
+        self.queued.store(NEVER, SeqCst);
+        let mut batch = mem::take(&mut state.batch);
+        let mut left = self.capacity;
+        while left > 0 {
+            while batch.len() < STAGE.min(left)
+                && let Some(command) = self.channel.try_recv()
+            {
+                batch.push(command);
+            }
+            let taken = batch.len();
+            if taken == 0 {
+                break;
+            }
+            left -= taken;
+            state.overlap_misses(&batch);
+            for command in batch.drain(..) {
+                self.apply(state, command);
+            }
+            if taken < STAGE {
+                break;
+            }
+        }
+        state.batch = batch;
+    }
+
+    /// Applies one command; the caller has applied the channel before and holds the lock.
+    pub(crate) fn apply(&self, state: &mut State<K, V>, command: Command<K, V>) {
+        let tick = match command {
+            Command::Set {
+                hash,
+                tick,
+                key,
+                value,
+            } => {
+                state.set(hash, tick, key, value);
+                tick
+            }
+            Command::Move { hash, tick, key } => {
+                let tick = if state.reschedule(hash, &key, tick) {
+                    tick
+                } else {
+                    NEVER
+                };
+                state.discard(Trash::Key(key));
+                tick
+            }
+            Command::Remove { hash, key } => {
+                if let Some((old_key, value)) = state.take(hash, |k| *k == key) {
+                    state.discard(Trash::Pair(old_key, value));
+                }
+                state.discard(Trash::Key(key));
+                NEVER
+            }
+            Command::Closed => NEVER,
+        };
+        self.lower_next(tick);
+    }
+
+    /// Keeps I2 after something was made due at `tick`. Under the lock.
+    #[inline]
+    pub(crate) fn lower_next(&self, tick: u64) {
+        // SeqCst: step 1 of alarm.rs. Written only under the lock, so load and store are one step.
+        if tick < self.next.load(SeqCst) {
+            self.next.store(tick, SeqCst);
+        }
+    }
+
+    /// Makes I2 exact. Under the lock.
+    pub(crate) fn refresh(&self, state: &mut State<K, V>) -> u64 {
+        let next = state.wheel.next_due().unwrap_or(NEVER);
+        self.next.store(next, SeqCst);
+        next
+    }
+
+    /// Takes at most `limit` pairs that are due at `tick`, in order, and says whether that was all.
+    pub(crate) fn fire(
+        &self,
+        state: &mut State<K, V>,
+        tick: u64,
+        limit: usize,
+        hash: impl Fn(&K) -> u32,
+        due: &mut Vec<Pair<K, V>>,
+    ) -> bool {
+        let first = due.len();
+        let mut nodes = [0u32; STAGE];
+        let mut all = false;
+        while !all && due.len() - first < limit {
+            let start = due.len();
+            let stage = STAGE.min(limit - (start - first));
+            while due.len() - start < stage {
+                let Some((node, deadline, (key, value))) = state.wheel.pop_raw(tick) else {
+                    all = true;
+                    break;
+                };
+                nodes[due.len() - start] = node;
+                due.push(Pair {
+                    tick: deadline,
+                    key,
+                    value,
+                });
+            }
+            for (pair, node) in due[start..].iter().zip(nodes) {
+                // I1; the node is free by now, its number names the bucket.
+                state
+                    .index
+                    .remove(hash(&pair.key), |candidate| candidate == node);
+            }
+        }
+        if all {
+            self.refresh(state);
+        }
+        all
+    }
+
+    /// Refuses everything from now on, see I4. What was sent before is in the wheel afterwards.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        // The ring is full at the start of each round. A round that takes out nothing but fillers
+        // and puts each of them back has seen every place, and no sender got in between.
+        let mut clean = false;
+        while !clean {
+            while self.channel.try_send(Command::Closed).is_ok() {}
+            clean = true;
+            for _ in 0..self.capacity {
+                match self.channel.try_recv() {
+                    Some(Command::Closed) => {}
+                    Some(command) => {
+                        clean = false;
+                        self.apply(&mut state, command);
+                    }
+                    None => clean = false,
+                }
+                clean &= self.channel.try_send(Command::Closed).is_ok();
+            }
+        }
+        state.closed = true;
+    }
+}
+
+impl<K: Eq, V> State<K, V> {
+    /// Loads what the batch will touch, so that the cache misses of its commands overlap instead
+    /// of following one another: first the buckets, then the nodes.
+    fn overlap_misses(&self, batch: &[Command<K, V>]) {
+        let mut nodes = [u32::MAX; STAGE];
+        for (node, command) in nodes.iter_mut().zip(batch) {
+            if let Some(candidate) = self.index.candidate(command.hash()) {
+                *node = candidate;
+            }
+        }
+        let mut loaded = 0;
+        for node in nodes
+            .into_iter()
+            .take(batch.len())
+            .filter(|node| *node != u32::MAX)
+        {
+            loaded ^= self.wheel.touch_raw(node);
+        }
+        std::hint::black_box(loaded);
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, is_key: impl Fn(&K) -> bool) -> Option<u32> {
+        self.index
+            .find(hash, |node| is_key(&self.wheel.value_raw(node).0))
+    }
+
+    fn set(&mut self, hash: u32, tick: u64, key: K, value: V) {
+        self.counts.set += 1;
+        match self.find(hash, |k| *k == key) {
+            Some(node) => {
+                let value = self.replace(node, tick, value);
+                self.discard(Trash::Pair(key, value));
+            }
+            None => self.insert(hash, tick, key, value),
+        }
+    }
+
+    /// Sets a key that is not there.
+    pub(crate) fn insert(&mut self, hash: u32, tick: u64, key: K, value: V) {
+        let node = self.wheel.insert_raw(tick, (key, value));
+        self.index.insert(hash, node);
+    }
+
+    /// Sets the value of a key that is there, and moves it.
+    pub(crate) fn replace(&mut self, node: u32, tick: u64, value: V) -> V {
+        self.counts.replaced += 1;
+        self.wheel.reschedule_raw(node, tick);
+        mem::replace(&mut self.wheel.value_raw_mut(node).1, value)
+    }
+
+    fn reschedule(&mut self, hash: u32, key: &K, tick: u64) -> bool {
+        let node = self.find(hash, |k| k == key);
+        if let Some(node) = node {
+            self.move_node(node, tick);
+        }
+        node.is_some()
+    }
+
+    pub(crate) fn move_node(&mut self, node: u32, tick: u64) {
+        self.counts.moved += 1;
+        self.wheel.reschedule_raw(node, tick);
+    }
+
+    /// Takes a timer out.
+    pub(crate) fn take(&mut self, hash: u32, is_key: impl Fn(&K) -> bool) -> Option<(K, V)> {
+        let wheel = &self.wheel;
+        let node = self
+            .index
+            .remove(hash, |node| is_key(&wheel.value_raw(node).0))?;
+        self.counts.removed += 1;
+        Some(self.wheel.remove_raw(node))
+    }
+
+    /// Keeps what has to be dropped for a place where user code may run.
+    #[inline]
+    pub(crate) fn discard(&mut self, trash: Trash<K, V>) {
+        if mem::needs_drop::<Trash<K, V>>() {
+            self.trash.push(trash);
+        }
+    }
+
+    /// Takes everything out in firing order.
+    pub(crate) fn drain(&mut self, into: &mut Vec<Pair<K, V>>) {
+        self.index.clear();
+        into.extend(self.wheel.drain().map(|expired| {
+            let (key, value) = expired.value;
+            Pair {
+                tick: expired.deadline,
+                key,
+                value,
+            }
+        }));
+    }
+
+    /// Gives memory back after most timers have gone.
+    pub(crate) fn compact(&mut self) {
+        if self.wheel.wants_compact() {
+            let index = &mut self.index;
+            self.wheel
+                .compact_raw(|new_nodes| index.renumber(new_nodes));
+        }
+    }
+}

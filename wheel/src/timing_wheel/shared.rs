@@ -1,0 +1,652 @@
+//! What the handles, the driver and the workers of one wheel share.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, Hash};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use foldhash::fast::RandomState;
+
+use crate::clock::{Clock, Driven};
+use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+use super::alarm::Alarm;
+use super::ready::Ready;
+use super::shard::{Command, Pair, Shard, State, Trash};
+use super::stats::{Lateness, Stats};
+use super::ticks::{NEVER, Ticks};
+
+pub(crate) struct Shared<K, V> {
+    pub(crate) name: Box<str>,
+    pub(crate) shards: Box<[CachePadded<Shard<K, V>>]>,
+    /// Due pairs; which lane a pair waits in is the executor's choice.
+    pub(crate) lanes: Box<[Ready<K, V>]>,
+    pub(crate) alarm: Alarm,
+    pub(crate) ticks: Ticks,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) life: Life,
+    hasher: RandomState,
+    limit: Limit,
+    tally: Tally,
+    #[cfg(feature = "metrics")]
+    meters: Meters,
+}
+
+/// Where the `metrics` recorder that was installed when the wheel was built keeps its figures.
+#[cfg(feature = "metrics")]
+struct Meters {
+    fired: metrics::Counter,
+    panics: metrics::Counter,
+    lateness: metrics::Histogram,
+}
+
+/// How many pairs may wait, and how many do.
+struct Limit {
+    /// Live timers as of each shard's last batch, and due pairs whose callback has not begun.
+    pending: CachePadded<AtomicUsize>,
+    max: usize,
+    /// What the channels can hide from `pending`.
+    slack: usize,
+}
+
+#[derive(Default)]
+struct Tally {
+    lateness: Mutex<Option<Lateness>>,
+    drained: AtomicU64,
+    returned: AtomicU64,
+    dropped: AtomicU64,
+    panicked: AtomicU64,
+    wakeups: AtomicU64,
+}
+
+/// Where a wheel is between its start and its end.
+pub(crate) struct Life {
+    /// Set once, by the first stop. SeqCst: its other side is the driver's look before it sleeps.
+    stopping: AtomicBool,
+    state: Mutex<LifeState>,
+    changed: Condvar,
+}
+
+struct LifeState {
+    driver_runs: bool,
+    /// Who collects what is left: nobody yet, somebody, or it is done.
+    collection: Collection,
+    /// Catch-ups asked for, and those after which the driver found nothing more to do.
+    requested: u64,
+    settled: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Collection {
+    Open,
+    Begun,
+    Done,
+}
+
+crate::sync::thread_local! {
+    /// The wheels on whose behalf this thread runs at the moment.
+    static ON_BEHALF: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, the thread counts as one of the wheel's.
+pub(crate) struct OnBehalf;
+
+impl Drop for OnBehalf {
+    fn drop(&mut self) {
+        ON_BEHALF.with(|wheels| wheels.borrow_mut().pop());
+    }
+}
+
+/// What a [`Shared`] is made from.
+pub(crate) struct Parts<K, V> {
+    pub(crate) name: Box<str>,
+    pub(crate) shards: Vec<Shard<K, V>>,
+    pub(crate) channel: usize,
+    pub(crate) lanes: usize,
+    pub(crate) alarm: Alarm,
+    pub(crate) interval: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) max_pending: usize,
+    pub(crate) driver_runs: bool,
+}
+
+impl<K, V> Shared<K, V> {
+    pub(crate) fn new(parts: Parts<K, V>) -> Self {
+        let slack = parts.shards.len().saturating_mul(parts.channel);
+        #[cfg(feature = "metrics")]
+        let meters = {
+            let wheel = parts.name.to_string();
+            Meters {
+                fired: metrics::counter!("wheelhouse_timers_fired_total", "wheel" => wheel.clone()),
+                panics: metrics::counter!("wheelhouse_timer_panics_total", "wheel" => wheel.clone()),
+                lateness: metrics::histogram!("wheelhouse_timer_lateness_seconds", "wheel" => wheel),
+            }
+        };
+        Shared {
+            name: parts.name,
+            shards: parts.shards.into_iter().map(CachePadded::new).collect(),
+            lanes: (0..parts.lanes).map(|_| Ready::new()).collect(),
+            alarm: parts.alarm,
+            ticks: Ticks::new(parts.clock.now(), parts.interval),
+            clock: parts.clock,
+            life: Life::new(parts.driver_runs),
+            hasher: RandomState::default(),
+            limit: Limit {
+                pending: CachePadded::new(AtomicUsize::new(0)),
+                max: parts.max_pending,
+                slack,
+            },
+            tally: Tally::default(),
+            #[cfg(feature = "metrics")]
+            meters,
+        }
+    }
+
+    /// A pair's callback is about to begin: from here on it is not pending but fired.
+    pub(crate) fn begun(&self, pair: &Pair<K, V>, now: Instant) {
+        // Relaxed: the limit is approximate between batches, nothing is read through it.
+        self.limit.pending.fetch_sub(1, Relaxed);
+        let due = self.ticks.instant(pair.tick).unwrap_or(now);
+        let lateness = now.saturating_duration_since(due);
+        self.tally
+            .lateness
+            .lock()
+            .get_or_insert_with(Lateness::new)
+            .record(lateness);
+        #[cfg(feature = "metrics")]
+        {
+            self.meters.fired.increment(1);
+            self.meters.lateness.record(lateness);
+        }
+    }
+
+    /// Runs user code; a panic in it is counted and goes no further.
+    pub(crate) fn contain(&self, what: &str, user_code: impl FnOnce()) {
+        let Err(payload) = catch_unwind(AssertUnwindSafe(user_code)) else {
+            return;
+        };
+        // Relaxed: a counter that is only shown.
+        self.tally.panicked.fetch_add(1, Relaxed);
+        #[cfg(feature = "tracing")]
+        {
+            let message = payload
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+                .unwrap_or("(not a string)");
+            tracing::error!(wheel = %self.name, what, message, "panic contained");
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = what;
+        #[cfg(feature = "metrics")]
+        self.meters.panics.increment(1);
+        // The payload is user code too, and its own panic would be the end of the thread.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            mem::forget(payload);
+        }
+    }
+
+    /// Drops what was taken out of a shard. Not under a lock.
+    fn dispose(&self, trash: Vec<Trash<K, V>>) {
+        for item in trash {
+            self.contain("drop of a key or value", || drop(item));
+        }
+    }
+
+    /// Marks this thread as one of the wheel's.
+    pub(crate) fn enter(&self) -> OnBehalf {
+        ON_BEHALF.with(|wheels| wheels.borrow_mut().push(self.id()));
+        OnBehalf
+    }
+
+    /// Whether this thread is one of the wheel's.
+    pub(crate) fn on_wheel_thread(&self) -> bool {
+        ON_BEHALF.with(|wheels| wheels.borrow().contains(&self.id()))
+    }
+
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn count_wakeup(&self) {
+        // Relaxed: a counter that is only shown.
+        self.tally.wakeups.fetch_add(1, Relaxed);
+    }
+}
+
+impl<K: Eq, V> Shared<K, V> {
+    /// Locks a shard and applies its commands; `None` when it is closed.
+    pub(crate) fn open<'a>(&self, shard: &'a Shard<K, V>) -> Option<MutexGuard<'a, State<K, V>>> {
+        let mut state = shard.lock();
+        if state.closed {
+            return None;
+        }
+        shard.apply_channel(&mut state);
+        Some(state)
+    }
+
+    /// Ends what [`open`](Self::open) began: accounts for it, unlocks, drops what was taken out,
+    /// and wakes the driver if something is due before it would wake.
+    pub(crate) fn finish(&self, shard: &Shard<K, V>, mut state: MutexGuard<'_, State<K, V>>) {
+        let trash = self.settle(&mut state);
+        drop(state);
+        self.alarm.ring(shard.earliest());
+        self.dispose(trash);
+    }
+
+    /// Accounts for what was done under the lock, and takes along what is to be dropped after it.
+    fn settle(&self, state: &mut State<K, V>) -> Vec<Trash<K, V>> {
+        state.compact();
+        self.account(state);
+        mem::take(&mut state.trash)
+    }
+
+    /// Brings `pending` up to date with the shard.
+    fn account(&self, state: &mut State<K, V>) {
+        let live = state.index.len();
+        let counted = mem::replace(&mut state.counted, live);
+        // Relaxed: the limit is approximate between batches, nothing is read through it.
+        if live > counted {
+            self.limit.pending.fetch_add(live - counted, Relaxed);
+        } else if live < counted {
+            self.limit.pending.fetch_sub(counted - live, Relaxed);
+        }
+    }
+
+    /// Whether the channels could hide that the limit is reached, so that sets must be counted
+    /// one by one.
+    #[inline]
+    pub(crate) fn near_limit(&self) -> bool {
+        // Relaxed: approximate by what the channels hold, which `slack` makes up for.
+        self.limit
+            .pending
+            .load(Relaxed)
+            .saturating_add(self.limit.slack)
+            >= self.limit.max
+    }
+
+    /// Whether one more timer may be pending. The shard of the caller is locked and applied; what
+    /// other channels hide was brought to light by `apply_all` before.
+    pub(crate) fn has_room(&self, state: &mut State<K, V>) -> bool {
+        self.account(state);
+        // Relaxed: two callers may both take the last place, within the slack that is allowed.
+        self.limit.pending.load(Relaxed) < self.limit.max
+    }
+
+    /// Applies what is in the channels and returns a lower bound of the next deadline.
+    pub(crate) fn apply_all(&self) -> u64 {
+        let mut next = NEVER;
+        for shard in &self.shards {
+            if shard.has_commands()
+                && let Some(state) = self.open(shard)
+            {
+                self.finish(shard, state);
+            }
+            next = next.min(shard.earliest());
+        }
+        next
+    }
+
+    /// The tick of the earliest deadline, exactly, or [`NEVER`].
+    pub(crate) fn next_tick(&self) -> u64 {
+        let mut bound = self.apply_all();
+        loop {
+            let mut exact = NEVER;
+            for shard in self.shards.iter().filter(|shard| shard.earliest() <= bound) {
+                if let Some(mut state) = self.open(shard) {
+                    exact = exact.min(shard.refresh(&mut state));
+                    self.finish(shard, state);
+                }
+            }
+            let lowest = self
+                .shards
+                .iter()
+                .map(|shard| shard.earliest())
+                .min()
+                .unwrap_or(NEVER);
+            if exact <= lowest || lowest == NEVER || self.is_stopping() {
+                return exact.min(lowest);
+            }
+            bound = lowest;
+        }
+    }
+
+    /// Takes at most `limit` due pairs of each shard at `tick`.
+    pub(crate) fn fire(&self, tick: u64, limit: usize, due: &mut Vec<Pair<K, V>>)
+    where
+        K: Hash,
+    {
+        for shard in self.shards.iter().filter(|shard| shard.earliest() <= tick) {
+            if let Some(mut state) = self.open(shard) {
+                let before = due.len();
+                self.account(&mut state);
+                shard.fire(&mut state, tick, limit, |key| self.hash(key) as u32, due);
+                // They go on being pending until their callbacks begin.
+                state.counted -= due.len() - before;
+                self.finish(shard, state);
+            }
+        }
+    }
+
+    /// Refuses everything from now on. Whoever calls it finds every shard closed afterwards, also
+    /// when another call has begun and is not through yet.
+    pub(crate) fn close(&self) {
+        // SeqCst: the other side is the driver's look before it sleeps.
+        self.life.stopping.store(true, SeqCst);
+        self.lanes.iter().for_each(Ready::close);
+        for shard in &self.shards {
+            shard.close();
+            let trash = self.settle(&mut shard.lock());
+            self.dispose(trash);
+        }
+        self.alarm.wake();
+        #[cfg(feature = "tracing")]
+        tracing::debug!(wheel = %self.name, "timing wheel stops");
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.life.stopping.load(SeqCst)
+    }
+
+    /// Everything whose callback has not begun, in firing order, for the first caller; later ones
+    /// wait for the first. Closed before; not on a thread of the wheel.
+    pub(crate) fn collect(&self) -> Vec<(K, V)> {
+        if !self.life.begin_collection() {
+            return Vec::new();
+        }
+        self.life.wait_for_driver();
+        let mut left: Vec<Pair<K, V>> = self
+            .lanes
+            .iter()
+            .flat_map(|lane| lane.take_rest())
+            .collect();
+        for shard in &self.shards {
+            let mut state = shard.lock();
+            state.drain(&mut left);
+            state.counted = 0;
+        }
+        // Stable: pairs of one tick stay in the order in which they were touched.
+        left.sort_by_key(|pair| pair.tick);
+        // Relaxed: counters that are only shown.
+        self.limit.pending.store(0, Relaxed);
+        self.tally.returned.fetch_add(left.len() as u64, Relaxed);
+        self.life.end_collection();
+        left.into_iter()
+            .map(|pair| (pair.key, pair.value))
+            .collect()
+    }
+
+    /// Hands every pending pair to `f`; `None` when closed.
+    pub(crate) fn drain(&self, mut f: impl FnMut(K, V)) -> Option<usize> {
+        let mut pairs = Vec::new();
+        let mut trash = Vec::new();
+        // One instant: every shard is locked before the first is emptied. Nobody else holds two.
+        let mut states = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            states.push(self.open(shard)?);
+        }
+        for (shard, state) in self.shards.iter().zip(&mut states) {
+            state.drain(&mut pairs);
+            shard.refresh(state);
+            trash.extend(self.settle(state));
+        }
+        drop(states);
+        self.dispose(trash);
+        pairs.sort_by_key(|pair| pair.tick);
+        let count = pairs.len();
+        let mut rest = Rest {
+            shared: self,
+            pairs: pairs.into_iter(),
+        };
+        for pair in rest.pairs.by_ref() {
+            self.tally.drained.fetch_add(1, Relaxed);
+            f(pair.key, pair.value);
+        }
+        Some(count)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shards
+            .iter()
+            .filter_map(|shard| self.open(shard).map(|state| (shard, state)))
+            .fold(0, |sum, (shard, state)| {
+                let len = state.index.len();
+                self.finish(shard, state);
+                sum + len
+            })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            set: 0,
+            pending: self.lanes.iter().map(|lane| lane.len() as u64).sum(),
+            fired: 0,
+            removed: 0,
+            moved: 0,
+            replaced: 0,
+            drained: self.tally.drained.load(Relaxed),
+            returned: self.tally.returned.load(Relaxed),
+            dropped: self.tally.dropped.load(Relaxed),
+            panicked: self.tally.panicked.load(Relaxed),
+            wakeups: self.tally.wakeups.load(Relaxed),
+            relocations: 0,
+            cascades: 0,
+            stale: 0,
+            compactions: 0,
+            lateness: self
+                .tally
+                .lateness
+                .lock()
+                .clone()
+                .unwrap_or_else(Lateness::new),
+        };
+        stats.fired = stats.lateness.count();
+        for shard in &self.shards {
+            let mut state = shard.lock();
+            shard.apply_channel(&mut state);
+            let (counts, wheel) = (state.counts, state.wheel.stats());
+            stats.set += counts.set;
+            stats.removed += counts.removed;
+            stats.moved += counts.moved;
+            stats.replaced += counts.replaced;
+            stats.pending += state.index.len() as u64;
+            stats.relocations += wheel.relocations;
+            stats.cascades += wheel.cascades;
+            stats.stale += wheel.stale;
+            stats.compactions += wheel.compactions;
+            if !state.closed {
+                self.finish(shard, state);
+            }
+        }
+        stats
+    }
+}
+
+impl<K, V> Shared<K, V> {
+    /// The two halves of a key's hash choose its shard and its bucket.
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The shard of a key, and the half of its hash that the index looks at.
+    #[inline]
+    pub(crate) fn place<Q: Hash + ?Sized>(&self, key: &Q) -> (&Shard<K, V>, u32) {
+        let hash = self.hash(key);
+        // The upper half as a fraction of 1, times the number of shards: no division.
+        let shard = ((hash >> 32) * self.shards.len() as u64) >> 32;
+        (&self.shards[shard as usize], hash as u32)
+    }
+
+    /// The tick by which a removal is to be applied: the next one, so that a value with something
+    /// to drop does not wait for a driver that sleeps for an hour.
+    #[inline]
+    pub(crate) fn removal_tick(&self) -> u64 {
+        if mem::needs_drop::<(K, V)>() {
+            self.deadline(Duration::ZERO)
+        } else {
+            NEVER
+        }
+    }
+
+    /// The tick of a timer that is set now.
+    #[inline]
+    pub(crate) fn deadline(&self, delay: Duration) -> u64 {
+        self.ticks.deadline(self.clock.now(), delay)
+    }
+}
+
+impl<K: Hash + Eq, V> Shared<K, V> {
+    /// Sends a command, or applies the full channel and then the command; gives it back when the
+    /// wheel is stopped.
+    #[inline]
+    pub(crate) fn submit(
+        &self,
+        shard: &Shard<K, V>,
+        command: Command<K, V>,
+        tick: u64,
+    ) -> Result<(), Command<K, V>> {
+        match shard.send(command, tick) {
+            Ok(()) => {
+                self.alarm.ring(tick);
+                Ok(())
+            }
+            Err(command) => self.help(shard, command),
+        }
+    }
+
+    /// [`submit`](Self::submit) that does not help; the flag says whether the wheel is stopped.
+    pub(crate) fn try_submit(
+        &self,
+        shard: &Shard<K, V>,
+        command: Command<K, V>,
+        tick: u64,
+    ) -> Result<(), (Command<K, V>, bool)> {
+        match shard.send(command, tick) {
+            Ok(()) => {
+                self.alarm.ring(tick);
+                Ok(())
+            }
+            Err(command) => Err((command, self.is_stopping())),
+        }
+    }
+
+    #[inline(never)]
+    fn help(&self, shard: &Shard<K, V>, command: Command<K, V>) -> Result<(), Command<K, V>> {
+        let Some(mut state) = self.open(shard) else {
+            return Err(command);
+        };
+        shard.apply(&mut state, command);
+        self.finish(shard, state);
+        Ok(())
+    }
+}
+
+impl<K: Eq + Send, V: Send> Driven for Shared<K, V> {
+    fn catch_up(&self) {
+        if self.on_wheel_thread() {
+            return;
+        }
+        let request = self.life.request();
+        self.alarm.wake();
+        self.life.wait_until_settled(request);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        match self.next_tick() {
+            NEVER => None,
+            tick => self.ticks.instant(tick),
+        }
+    }
+}
+
+/// Pairs of a drain that `f` has not seen; a panic in `f` drops them.
+struct Rest<'a, K, V> {
+    shared: &'a Shared<K, V>,
+    pairs: std::vec::IntoIter<Pair<K, V>>,
+}
+
+impl<K, V> Drop for Rest<'_, K, V> {
+    fn drop(&mut self) {
+        for pair in self.pairs.by_ref() {
+            // Relaxed: a counter that is only shown.
+            self.shared.tally.dropped.fetch_add(1, Relaxed);
+            self.shared.contain("drop of a drained pair", || drop(pair));
+        }
+    }
+}
+
+impl Life {
+    fn new(driver_runs: bool) -> Self {
+        Life {
+            stopping: AtomicBool::new(false),
+            state: Mutex::new(LifeState {
+                driver_runs,
+                collection: Collection::Open,
+                requested: 0,
+                settled: 0,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// True for the first caller; the others return when it is done.
+    fn begin_collection(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.collection == Collection::Open {
+            state.collection = Collection::Begun;
+            return true;
+        }
+        while state.collection != Collection::Done {
+            self.changed.wait(&mut state);
+        }
+        false
+    }
+
+    fn end_collection(&self) {
+        self.state.lock().collection = Collection::Done;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_driver(&self) {
+        let mut state = self.state.lock();
+        while state.driver_runs {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// The driver has ended.
+    pub(crate) fn driver_ended(&self) {
+        self.state.lock().driver_runs = false;
+        self.changed.notify_all();
+    }
+
+    fn request(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.requested += 1;
+        state.requested
+    }
+
+    /// The last catch-up that was asked for.
+    pub(crate) fn requested(&self) -> u64 {
+        self.state.lock().requested
+    }
+
+    /// The driver has found nothing more to do since `request` was made.
+    pub(crate) fn settle(&self, request: u64) {
+        self.state.lock().settled = request;
+        self.changed.notify_all();
+    }
+
+    fn wait_until_settled(&self, request: u64) {
+        let mut state = self.state.lock();
+        while state.settled < request && state.driver_runs {
+            self.changed.wait(&mut state);
+        }
+    }
+}
