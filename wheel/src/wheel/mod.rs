@@ -1,8 +1,58 @@
 //! The pure timing wheel: ticks, no clock, no thread.
+//!
+//! # Ground rules
+//! - `mod.rs` is the face: it checks keys and arguments, and touches nodes.
+//!   Only `fire.rs` moves the hand, only `compact.rs` moves nodes.
+//! - User code (the callback, `Drop` of a value) runs only between two
+//!   operations on a consistent wheel: a value is moved out of the wheel before
+//!   it is handed to the caller or dropped.
+//! - The **tick** is what the user sees. The **hand** is how far the wheel has
+//!   turned: it lags behind the tick while a tick is being handed out.
+//!
+//! A timer's **node** holds its deadline and value. An **entry** (8 bytes: the
+//! node's index and the tick it was filed under) in a **slot** makes the hand
+//! come across it. An entry is never searched for: removing a timer or moving
+//! it earlier leaves its entry dead, to be dropped when the hand gets there or
+//! when a sweep does. An entry is dead when its node is vacant, loose, or filed
+//! under another tick. It does no harm that an entry which died may come to
+//! match again, once its node is filed under the same tick anew: what happens
+//! at a match depends on the deadline alone.
+//!
+//! Invariants: I1–I3 in `node.rs`, I4–I5 in `chain.rs`, I6–I7 in `slots.rs`, I8
+//! in `moved.rs`, I9–I11 in `fire.rs`, and here:
+//! - I12: `garbage` is the number of entries minus the number of filed nodes.
+//! - I13: no two live nodes have the same stamp, none one above `stamp`.
 
-use std::collections::BTreeSet;
+mod chain;
+mod compact;
+mod fire;
+mod iter;
+mod levels;
+mod moved;
+mod node;
+mod segments;
+mod slots;
+mod validate;
 
-/// Names one timer of one wheel.
+use std::fmt;
+
+use self::chain::entry;
+use self::moved::Moved;
+use self::node::{Node, Nodes};
+use self::slots::{FAR, Slots};
+
+pub use self::iter::{Drain, Iter};
+
+/// Slots of a ring that was not given a number.
+const DEFAULT_SLOTS: usize = 256;
+
+/// Slots that a ring may be given at most.
+const MAX_SLOTS: usize = 16_777_216;
+
+/// Names one timer of one wheel, for as long as it is pending and never again.
+///
+/// A key whose timer has fired or was removed does nothing, ever: it carries 64
+/// bits of generation. It is meaningful only on the wheel that gave it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerKey {
     era: u32,
@@ -10,54 +60,120 @@ pub struct TimerKey {
     generation: u32,
 }
 
-/// A timer that has come due, as handed out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A timer that has left the wheel because it came due or was drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// The key that `insert` returned.
+    /// The key that [`Wheel::insert`] returned.
     pub key: TimerKey,
-    /// The tick it was due at, as counted.
+    /// The tick it was due at, as counted by the wheel.
     pub deadline: u64,
     /// What was inserted.
     pub value: T,
 }
 
-/// A number of slots that no wheel can have.
+/// A number of slots that no ring can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("slots must be in 1..=16777216, got {slots}")]
+#[error("slots must be in 1..={MAX_SLOTS}, got {slots}")]
 #[non_exhaustive]
 pub struct SlotsError {
     /// The number that was asked for.
     pub slots: usize,
 }
 
-/// Counters of a wheel since it was built.
+/// What a wheel has done since it was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WheelStats {
-    /// Timers filed again because a move had left them in an earlier slot.
+    /// Timers filed again because a move to a later deadline had left them in
+    /// an earlier slot.
     pub relocations: u64,
     /// References copied from a coarser level to a finer one.
     pub cascades: u64,
     /// References dropped because their timer was gone or filed elsewhere.
     pub stale: u64,
-    /// Times that storage was compacted.
+    /// Times that dead references were swept out of all slots.
+    pub sweeps: u64,
+    /// Times that timers were moved together.
     pub compactions: u64,
 }
 
-#[derive(Debug)]
-struct Node<T> {
+/// What a timer leaves behind when it comes due.
+struct Taken<T> {
+    index: u32,
     generation: u32,
-    live: Option<(u64, u64, T)>,
+    deadline: u64,
+    value: T,
 }
 
-/// The pure structure.
-#[derive(Debug)]
+/// A hierarchical timing wheel over ticks.
+///
+/// Unlike `tokio_util::time::DelayQueue` it knows no clock: time is the
+/// argument of [`advance`](Wheel::advance). Any number of timers and any
+/// deadline fit, and what happens does not depend on the number of slots.
+///
+/// ```
+/// use wheelhouse_wheel::Wheel;
+///
+/// let mut wheel = Wheel::new();
+/// let tea = wheel.insert(3, "tea");
+/// let eggs = wheel.insert(5, "eggs");
+/// assert!(wheel.reschedule(tea, 7));
+/// assert_eq!(wheel.next_deadline(), Some(5));
+///
+/// let mut fired = Vec::new();
+/// wheel.advance(6, |_, expired| fired.push((expired.deadline, expired.value)));
+/// assert_eq!(fired, [(5, "eggs")]);
+///
+/// assert_eq!(wheel.remove(eggs), None, "it has fired");
+/// assert_eq!(wheel.remove(tea), Some("tea"));
+/// ```
+///
+/// # Guarantees
+///
+/// - **G1** Never early: a timer is handed out by the first `advance(now)` with
+///   `now ≥ deadline`, whatever moves came before. A deadline not after the
+///   wheel's tick counts as the tick after it.
+/// - **G2** Exactly once: a value leaves by exactly one of firing, removal,
+///   drain, clear and drop.
+/// - **G3** Order: by the tick in which it fires, then by the insertion or
+///   reschedule that touched it last.
+/// - **G4** [`next_deadline`](Wheel::next_deadline) is the true minimum.
+/// - **G5** Any `u64` is a legal tick.
+/// - **G6** Advancing over a gap costs by what expires and cascades, not by the
+///   length of the gap.
+/// - **G7** Once [`compact`](Wheel::compact) has run, heap bytes are at most
+///   four times what the pending timers need, plus 64 KiB (for values of up to
+///   16 KiB; put larger ones in a `Box`). It runs by itself when less than a
+///   quarter of the nodes is live. A removed value is moved out at once.
+/// - **G8** A stale key does nothing.
+///
+/// # Cost
+///
+/// Inserting, removing and moving are O(1): a timer moves to a *later* deadline
+/// by one store in its node, and is filed again when the hand comes to its old
+/// slot. A timer is copied once per level that it passes (at most four), 8
+/// bytes each time. Memory is about 40 bytes a timer for a value of 8.
+///
+/// Do not use it where timers are few and never cancelled: a `BinaryHeap` of
+/// deadlines is smaller and as fast.
+///
+/// # Panics
+///
+/// Methods that insert panic when 2³² − 1 timers are pending.
 pub struct Wheel<T> {
-    nodes: Vec<Node<T>>,
-    free: Vec<u32>,
-    order: BTreeSet<(u64, u64, u32)>,
-    stamp: u64,
+    nodes: Nodes<T>,
+    era: u32,
+    stamp: u32,
     tick: u64,
+    hand: u64,
+    slots: Slots,
+    /// The slot that was filed to last.
+    last: usize,
+    garbage: usize,
+    /// What the hand's tick has left to hand out: stamp above index, in order.
+    due: Vec<u64>,
+    due_next: usize,
+    moved: Moved,
     stats: WheelStats,
 }
 
@@ -67,160 +183,452 @@ impl<T> Default for Wheel<T> {
     }
 }
 
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel")
+            .field("tick", &self.tick)
+            .field("len", &self.len())
+            .field("slots", &self.slots.ring())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<T> Wheel<T> {
-    /// An empty wheel at tick 0.
+    /// An empty wheel at tick 0, with a ring of 256 slots.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
-            order: BTreeSet::new(),
-            stamp: 0,
-            tick: 0,
-            stats: WheelStats::default(),
-        }
+        Self::with_ring(DEFAULT_SLOTS)
     }
 
-    /// An empty wheel with a ring of `slots` slots.
+    /// An empty wheel at tick 0, with a ring of `slots` slots, rounded up to a
+    /// power of two.
+    ///
+    /// The ring holds one slot per tick; deadlines beyond it wait in coarser
+    /// levels. The number changes only the cost: more slots mean fewer copies
+    /// between levels and more cache misses. More than 4096 would only cost,
+    /// so more are not allocated.
     ///
     /// # Errors
     /// When `slots` is not in `1..=16_777_216`.
     pub fn with_slots(slots: usize) -> Result<Self, SlotsError> {
-        if (1..=16_777_216).contains(&slots) {
-            Ok(Self::new())
-        } else {
-            Err(SlotsError { slots })
+        if !(1..=MAX_SLOTS).contains(&slots) {
+            return Err(SlotsError { slots });
         }
+        Ok(Self::with_ring(slots))
+    }
+
+    fn with_ring(slots: usize) -> Self {
+        Self {
+            nodes: Nodes::default(),
+            era: 0,
+            stamp: 0,
+            tick: 0,
+            hand: 0,
+            slots: Slots::new(slots),
+            last: FAR,
+            garbage: 0,
+            due: Vec::new(),
+            due_next: 0,
+            moved: Moved::default(),
+            stats: WheelStats::default(),
+        }
+    }
+
+    /// Adds a timer due at tick `deadline`.
+    ///
+    /// A deadline not after [`tick`](Wheel::tick) counts as the tick after it;
+    /// at `u64::MAX` there is none, so the timer never fires.
+    #[inline]
+    pub fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
+        let (index, generation) = self.insert_node(deadline, value);
+        TimerKey {
+            era: self.era,
+            index,
+            generation,
+        }
+    }
+
+    /// Takes a timer out; `None` when the key is stale: it has fired, or was
+    /// removed before.
+    #[inline]
+    pub fn remove(&mut self, key: TimerKey) -> Option<T> {
+        let index = self.find(key)?;
+        let value = self.remove_raw(index);
+        self.tidy();
+        Some(value)
+    }
+
+    /// Moves a timer to tick `deadline`, counted as by [`insert`](Wheel::insert).
+    /// Returns whether there was one; `false` when the key is stale.
+    ///
+    /// A move to a later deadline is one store. Any move makes the timer the
+    /// last one of its tick, also when it leaves the deadline as it was.
+    #[inline]
+    pub fn reschedule(&mut self, key: TimerKey, deadline: u64) -> bool {
+        if key.era == self.era
+            && let Some(Node::Filed {
+                generation,
+                stamp,
+                deadline: due,
+                ..
+            }) = self.nodes.get_mut(key.index)
+            && *generation == key.generation
+            && deadline >= *due
+            && deadline > self.tick
+            && self.stamp != u32::MAX
+        {
+            *due = deadline;
+            self.stamp += 1;
+            *stamp = self.stamp;
+            return true;
+        }
+        self.reschedule_slowly(key, deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reschedule_slowly(&mut self, key: TimerKey, deadline: u64) -> bool {
+        let index = self.find(key);
+        if let Some(index) = index {
+            self.reschedule_node(index, deadline);
+        }
+        index.is_some()
+    }
+
+    /// Makes `now` the wheel's tick and hands out every timer due by then, in
+    /// order (G3). An earlier tick than the wheel's changes nothing.
+    ///
+    /// The callback gets the wheel back. What it inserts or moves takes part
+    /// from the next `advance` on, even when already due; what it removes and
+    /// has not been handed out does not fire. If it panics, what has not been
+    /// handed out stays pending, and `advance` to the same tick hands it out.
+    ///
+    /// Costs O(1) per timer that fires or has to be filed again, and nothing
+    /// for ticks without any.
+    pub fn advance(&mut self, now: u64, mut expire: impl FnMut(&mut Self, Expired<T>)) {
+        if !self.begin(now) {
+            return;
+        }
+        while let Some(taken) = self.pop_due::<true>(now) {
+            let expired = self.expired(taken);
+            expire(self, expired);
+        }
+    }
+
+    /// Makes `now` the wheel's tick and takes out the next timer due by then,
+    /// in the order of [`advance`](Wheel::advance). `None` when there is none,
+    /// or when `now` is before the wheel's tick.
+    pub fn pop_expired(&mut self, now: u64) -> Option<Expired<T>> {
+        if !self.begin(now) {
+            return None;
+        }
+        let taken = self.pop_due::<true>(now)?;
+        Some(self.expired(taken))
+    }
+
+    /// The least deadline of all pending timers, exactly.
+    ///
+    /// Timers that were moved to later deadlines may have to be filed again to
+    /// find it, which is why it takes `&mut self`: that is work that firing
+    /// would have to do otherwise. Finding the least of a span of many ticks
+    /// orders it once; so the cost is O(log n) amortised over the insertions,
+    /// moves and removals since, and O(1) when there were none.
+    pub fn next_deadline(&mut self) -> Option<u64> {
+        self.least_deadline()
+    }
+
+    /// The value of a pending timer.
+    #[must_use]
+    pub fn get(&self, key: TimerKey) -> Option<&T> {
+        self.nodes.get(self.find(key)?)?.value()
+    }
+
+    /// The value of a pending timer, to change in place.
+    #[must_use]
+    pub fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
+        let index = self.find(key)?;
+        self.nodes.get_mut(index)?.value_mut()
+    }
+
+    /// The tick at which a pending timer is due, as counted.
+    #[must_use]
+    pub fn deadline(&self, key: TimerKey) -> Option<u64> {
+        self.nodes.get(self.find(key)?)?.deadline()
     }
 
     /// Number of pending timers.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
-        self.order.len()
+        self.nodes.len()
     }
 
     /// Whether no timer is pending.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.len() == 0
     }
 
-    /// The tick last advanced to.
+    /// The tick that the wheel was last advanced to; 0 at first.
     #[must_use]
     pub fn tick(&self) -> u64 {
         self.tick
     }
 
-    /// Counters since the wheel was built.
+    /// What the wheel has done since it was built.
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         self.stats
     }
 
+    /// Gives back memory that the pending timers do not need (G7). Keys stay
+    /// valid. O(n) in pending timers and dead references.
+    ///
+    /// Worth a call after a peak; an ordinary life needs none, since removing
+    /// and firing compact when less than a quarter of the nodes is live.
+    pub fn compact(&mut self) {
+        self.compact_keyed();
+    }
+
+    /// The index of a pending timer's node.
+    #[inline]
+    fn find(&self, key: TimerKey) -> Option<u32> {
+        if key.era != self.era {
+            return self.find_moved(key);
+        }
+        let node = self.nodes.get(key.index)?;
+        (node.is_live() && node.generation() == key.generation).then_some(key.index)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_moved(&self, key: TimerKey) -> Option<u32> {
+        let place = self.moved.place(key)?;
+        let node = self.nodes.get(place)?;
+        (node.is_live() && node.generation() == 0).then_some(place)
+    }
+
+    /// The key that the timer of a node was inserted under.
+    #[inline]
+    fn key_of(&self, index: u32, generation: u32) -> TimerKey {
+        if generation == 0 && (index as usize) < self.moved.len() {
+            return self.moved.key(index);
+        }
+        TimerKey {
+            era: self.era,
+            index,
+            generation,
+        }
+    }
+
+    #[inline]
+    fn expired(&self, taken: Taken<T>) -> Expired<T> {
+        Expired {
+            key: self.key_of(taken.index, taken.generation),
+            deadline: taken.deadline,
+            value: taken.value,
+        }
+    }
+
+    #[inline]
     fn counted(&self, deadline: u64) -> u64 {
         deadline.max(self.tick.saturating_add(1))
     }
 
+    #[inline]
+    fn next_stamp(&mut self) -> u32 {
+        if self.stamp == u32::MAX {
+            self.renumber();
+        }
+        self.stamp += 1;
+        self.stamp
+    }
+
+    #[inline]
+    fn insert_node(&mut self, deadline: u64, value: T) -> (u32, u32) {
+        if self.tick == u64::MAX {
+            return self.insert_never(value);
+        }
+        let deadline = self.counted(deadline);
+        let stamp = self.next_stamp();
+        let occupied = self.nodes.occupy(|generation| Node::Filed {
+            generation,
+            stamp,
+            filed: deadline as u32,
+            deadline,
+            value,
+        });
+        self.last = self.slots.file(self.hand, deadline, occupied.0);
+        occupied
+    }
+
+    #[cold]
+    fn insert_never(&mut self, value: T) -> (u32, u32) {
+        let stamp = self.next_stamp();
+        self.nodes.occupy(|generation| Node::Loose {
+            generation,
+            stamp,
+            deadline: u64::MAX,
+            value,
+        })
+    }
+
+    /// Files a live node under its deadline.
+    #[inline]
+    fn file(&mut self, index: u32, deadline: u64) {
+        self.nodes.set_filed(index, deadline);
+        self.last = self.slots.file(self.hand, deadline, index);
+    }
+
+    /// Moves the timer of a live node.
+    fn reschedule_node(&mut self, index: u32, deadline: u64) {
+        let deadline = self.counted(deadline);
+        let stamp_now = self.next_stamp();
+        let near = self.hand >> 32;
+        let never = self.tick == u64::MAX;
+        let node = &mut self.nodes[index];
+        match node {
+            Node::Vacant { .. } => panic!("no timer at {index}"),
+            Node::Filed {
+                stamp,
+                deadline: due,
+                filed,
+                ..
+            } => {
+                // The whole tick it is filed under is known only while it is
+                // due within the hand's upper half: it is filed no later.
+                let reached_in_time =
+                    *due >> 32 == near && deadline >= near << 32 | u64::from(*filed);
+                let stays = deadline >= *due || reached_in_time;
+                *stamp = stamp_now;
+                *due = deadline;
+                if never {
+                    Nodes::set_loose(node);
+                } else if stays {
+                    return;
+                } else {
+                    self.file(index, deadline);
+                }
+                self.garbage += 1;
+                self.sweep_if_due();
+            }
+            Node::Loose {
+                stamp,
+                deadline: due,
+                ..
+            } => {
+                *stamp = stamp_now;
+                *due = deadline;
+                if !never {
+                    self.file(index, deadline);
+                }
+            }
+        }
+    }
+}
+
+/// The face of the keyed wheel, which keeps the indices of nodes itself. An
+/// index is valid from `insert_raw` until the timer leaves or `compact_raw`
+/// gives it a new one. A wheel is used by indices or by keys, not by both.
+impl<T> Wheel<T> {
+    #[inline]
     pub(crate) fn insert_raw(&mut self, deadline: u64, value: T) -> u32 {
-        let deadline = self.counted(deadline);
-        self.stamp += 1;
-        let live = Some((deadline, self.stamp, value));
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.nodes[index as usize].live = live;
-                index
-            }
-            None => {
-                self.nodes.push(Node {
-                    generation: 0,
-                    live,
-                });
-                (self.nodes.len() - 1) as u32
-            }
-        };
-        self.order.insert((deadline, self.stamp, index));
-        index
+        self.insert_node(deadline, value).0
     }
 
+    /// # Panics
+    /// When no timer is at `index`.
+    #[inline]
     pub(crate) fn remove_raw(&mut self, index: u32) -> T {
-        let node = &mut self.nodes[index as usize];
-        let (deadline, stamp, value) = node.live.take().expect("a live timer");
-        node.generation += 1;
-        self.free.push(index);
-        self.order.remove(&(deadline, stamp, index));
-        value
-    }
-
-    pub(crate) fn reschedule_raw(&mut self, index: u32, deadline: u64) {
-        let deadline = self.counted(deadline);
-        self.stamp += 1;
-        let stamp = self.stamp;
-        let live = self.nodes[index as usize].live.as_mut();
-        let live = live.expect("a live timer");
-        self.order.remove(&(live.0, live.1, index));
-        (live.0, live.1) = (deadline, stamp);
-        self.order.insert((deadline, stamp, index));
-    }
-
-    pub(crate) fn value_raw(&self, index: u32) -> &T {
-        &self.nodes[index as usize].live.as_ref().expect("live").2
-    }
-
-    pub(crate) fn value_raw_mut(&mut self, index: u32) -> &mut T {
-        &mut self.nodes[index as usize].live.as_mut().expect("live").2
-    }
-
-    pub(crate) fn deadline_raw(&self, index: u32) -> u64 {
-        self.nodes[index as usize].live.as_ref().expect("live").0
-    }
-
-    pub(crate) fn touch_raw(&self, index: u32) -> u32 {
-        self.nodes.get(index as usize).map_or(0, |n| n.generation)
-    }
-
-    pub(crate) fn pop_raw(&mut self, now: u64) -> Option<(u32, u64, T)> {
-        if now < self.tick {
-            return None;
-        }
-        self.tick = now;
-        let &(deadline, _, index) = self.order.first()?;
-        if deadline > now {
-            return None;
-        }
-        Some((index, deadline, self.remove_raw(index)))
-    }
-
-    pub(crate) fn next_due(&mut self) -> Option<u64> {
-        self.order.first().map(|first| first.0)
-    }
-
-    pub(crate) fn wants_compact(&self) -> bool {
-        false
-    }
-
-    /// Moves what is pending together. `moved` gets, for each old index, the
-    /// new one (`u32::MAX` where nothing was pending).
-    pub(crate) fn compact_raw(&mut self, moved: impl FnOnce(&[u32])) {
-        let map: Vec<u32> = (0..self.nodes.len() as u32).collect();
-        moved(&map);
-    }
-
-    /// Takes everything out, in firing order.
-    pub fn drain(&mut self) -> std::vec::IntoIter<Expired<T>> {
-        let mut all = Vec::with_capacity(self.len());
-        while let Some(&(deadline, _, index)) = self.order.first() {
-            let key = TimerKey {
-                era: 0,
-                index,
-                generation: self.nodes[index as usize].generation,
-            };
-            let value = self.remove_raw(index);
-            all.push(Expired {
-                key,
-                deadline,
+        match self.nodes.vacate(index) {
+            Node::Vacant { .. } => panic!("no timer at {index}"),
+            Node::Filed {
+                stamp,
+                filed,
                 value,
-            });
+                ..
+            } => {
+                // The timer touched last is likely the one filed last: then its
+                // entry is at the end of a chain, and can be taken back.
+                if stamp != self.stamp || !self.slots.unfile(self.last, entry(filed, index)) {
+                    self.garbage += 1;
+                    self.sweep_if_due();
+                }
+                value
+            }
+            Node::Loose { value, .. } => value,
         }
-        all.into_iter()
+    }
+
+    /// # Panics
+    /// When no timer is at `index`.
+    #[inline]
+    pub(crate) fn reschedule_raw(&mut self, index: u32, deadline: u64) {
+        if let Some(Node::Filed {
+            stamp,
+            deadline: due,
+            ..
+        }) = self.nodes.get_mut(index)
+            && deadline >= *due
+            && deadline > self.tick
+            && self.stamp != u32::MAX
+        {
+            *due = deadline;
+            self.stamp += 1;
+            *stamp = self.stamp;
+            return;
+        }
+        self.reschedule_node(index, deadline);
+    }
+
+    /// # Panics
+    /// When no timer is at `index`.
+    #[inline]
+    pub(crate) fn value_raw(&self, index: u32) -> &T {
+        self.nodes[index].value().expect("a timer at the index")
+    }
+
+    /// # Panics
+    /// When no timer is at `index`.
+    #[inline]
+    pub(crate) fn value_raw_mut(&mut self, index: u32) -> &mut T {
+        self.nodes[index].value_mut().expect("a timer at the index")
+    }
+
+    /// # Panics
+    /// When no timer is at `index`.
+    #[inline]
+    pub(crate) fn deadline_raw(&self, index: u32) -> u64 {
+        self.nodes[index].deadline().expect("a timer at the index")
+    }
+
+    /// Loads a node, so that its cache miss overlaps others. Any index will do.
+    #[inline]
+    pub(crate) fn touch_raw(&self, index: u32) -> u32 {
+        self.nodes.get(index).map_or(0, Node::generation)
+    }
+
+    /// As [`Wheel::pop_expired`]; the index is free from then on.
+    #[inline]
+    pub(crate) fn pop_raw(&mut self, now: u64) -> Option<(u32, u64, T)> {
+        if !self.begin(now) {
+            return None;
+        }
+        let taken = self.pop_due::<false>(now)?;
+        Some((taken.index, taken.deadline, taken.value))
+    }
+
+    /// As [`Wheel::next_deadline`].
+    #[inline]
+    pub(crate) fn next_due(&mut self) -> Option<u64> {
+        self.least_deadline()
+    }
+
+    /// Whether `compact_raw` is due: less than a quarter of the nodes is live.
+    #[inline]
+    pub(crate) fn wants_compact(&self) -> bool {
+        self.nodes.is_sparse()
     }
 }

@@ -1,0 +1,390 @@
+//! Nodes: where timers live.
+//!
+//! A timer is found by the index of its node alone. A node is 32 bytes for a
+//! value of 8, starts on a boundary that keeps it within one cache line, and
+//! holds everything that moving a timer to a later deadline has to touch.
+//!
+//! # Invariants
+//! - I1: `live` is the number of nodes that are not vacant.
+//! - I2: every vacant node below `fresh` is either retired or once on the free
+//!   list; every node from `fresh` on is vacant and of generation 0.
+//! - I3: a vacant node holds the generation that its next timer will get, so a
+//!   key never matches it by generation unless the generation is used up, and
+//!   then not by variant.
+
+use std::mem;
+
+use super::segments::Segments;
+
+/// Ends the free list.
+const NONE: u32 = u32::MAX;
+
+/// Nodes per block. A multiple of eight nodes fills whole cache lines whatever
+/// the size of the value, so aligning blocks wastes nothing.
+const BLOCK: usize = 8;
+const BLOCK_BITS: u32 = 3;
+
+/// Bytes of nodes below which nothing is worth moving.
+const SMALL_BYTES: usize = 32 * 1024;
+
+#[derive(Debug)]
+#[repr(u32)]
+pub(super) enum Node<T> {
+    Vacant {
+        generation: u32,
+        next: u32,
+    },
+    /// A slot has an entry for this node under the tick `filed` (its low half).
+    Filed {
+        generation: u32,
+        stamp: u32,
+        filed: u32,
+        deadline: u64,
+        value: T,
+    },
+    /// No slot has an entry for this node: it is in the due list, or it was
+    /// set at the last tick there is and never fires.
+    Loose {
+        generation: u32,
+        stamp: u32,
+        deadline: u64,
+        value: T,
+    },
+}
+
+impl<T> Node<T> {
+    #[inline]
+    pub(super) fn generation(&self) -> u32 {
+        match self {
+            Self::Vacant { generation, .. }
+            | Self::Filed { generation, .. }
+            | Self::Loose { generation, .. } => *generation,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_live(&self) -> bool {
+        !matches!(self, Self::Vacant { .. })
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Vacant { .. } => None,
+            Self::Filed { deadline, .. } | Self::Loose { deadline, .. } => Some(*deadline),
+        }
+    }
+
+    #[inline]
+    pub(super) fn stamp(&self) -> Option<u32> {
+        match self {
+            Self::Vacant { .. } => None,
+            Self::Filed { stamp, .. } | Self::Loose { stamp, .. } => Some(*stamp),
+        }
+    }
+
+    /// The low half of the tick that an entry for this node is filed under.
+    #[inline]
+    pub(super) fn filed(&self) -> Option<u32> {
+        match self {
+            Self::Filed { filed, .. } => Some(*filed),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set_stamp(&mut self, new: u32) {
+        match self {
+            Self::Vacant { .. } => {}
+            Self::Filed { stamp, .. } | Self::Loose { stamp, .. } => *stamp = new,
+        }
+    }
+
+    /// The same node with another generation.
+    pub(super) fn with(mut self, new: u32) -> Self {
+        match &mut self {
+            Self::Vacant { generation, .. }
+            | Self::Filed { generation, .. }
+            | Self::Loose { generation, .. } => *generation = new,
+        }
+        self
+    }
+
+    #[inline]
+    pub(super) fn value(&self) -> Option<&T> {
+        match self {
+            Self::Vacant { .. } => None,
+            Self::Filed { value, .. } | Self::Loose { value, .. } => Some(value),
+        }
+    }
+
+    #[inline]
+    pub(super) fn value_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::Vacant { .. } => None,
+            Self::Filed { value, .. } | Self::Loose { value, .. } => Some(value),
+        }
+    }
+
+    pub(super) const FRESH: Self = Self::Vacant {
+        generation: 0,
+        next: NONE,
+    };
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Block<T>([Node<T>; BLOCK]);
+
+/// All nodes of a wheel.
+#[derive(Debug)]
+pub(super) struct Nodes<T> {
+    blocks: Segments<Block<T>>,
+    free: u32,
+    fresh: u32,
+    live: usize,
+    retired: usize,
+}
+
+impl<T> Default for Nodes<T> {
+    fn default() -> Self {
+        Self {
+            blocks: Segments::new(),
+            free: NONE,
+            fresh: 0,
+            live: 0,
+            retired: 0,
+        }
+    }
+}
+
+impl<T> Nodes<T> {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Nodes ever used: all live ones are below this index.
+    #[inline]
+    pub(super) fn used(&self) -> u32 {
+        self.fresh
+    }
+
+    /// Whether less than a quarter of the nodes is live, and it matters.
+    #[inline]
+    pub(super) fn is_sparse(&self) -> bool {
+        let capacity = self.blocks.capacity() * BLOCK;
+        self.live < capacity / 4 && capacity * size_of::<Node<T>>() > SMALL_BYTES
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<&Node<T>> {
+        let block = self.blocks.get((index >> BLOCK_BITS) as usize)?;
+        Some(&block.0[index as usize % BLOCK])
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Node<T>> {
+        let block = self.blocks.get_mut((index >> BLOCK_BITS) as usize)?;
+        Some(&mut block.0[index as usize % BLOCK])
+    }
+
+    /// All used nodes with their indices.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Node<T>)> {
+        let nodes = self.blocks.iter().flat_map(|block| &block.0);
+        (0..self.fresh).zip(nodes)
+    }
+
+    /// All used nodes in order of index; each segment is freed once walked.
+    pub(super) fn into_nodes(self) -> impl Iterator<Item = (u32, Node<T>)> {
+        let nodes = self.blocks.into_items().flat_map(|block| block.0);
+        (0..self.fresh).zip(nodes)
+    }
+
+    /// Makes a vacant node live and returns its index and generation.
+    ///
+    /// # Panics
+    /// When 2³² − 1 nodes are in use.
+    #[inline]
+    pub(super) fn occupy(&mut self, make: impl FnOnce(u32) -> Node<T>) -> (u32, u32) {
+        if self.free == NONE {
+            self.free = self.freshen();
+        }
+        let index = self.free;
+        let node = &mut self[index];
+        let Node::Vacant { generation, next } = *node else {
+            unreachable!("I2: the free list holds vacant nodes")
+        };
+        *node = make(generation);
+        self.free = next;
+        self.live += 1;
+        (index, generation)
+    }
+
+    /// Takes a node that was never used.
+    fn freshen(&mut self) -> u32 {
+        let index = self.fresh;
+        assert!(index != NONE, "a wheel holds at most 2^32 - 1 timers");
+        if index as usize >= self.blocks.capacity() * BLOCK {
+            self.blocks
+                .grow(|| Block(std::array::from_fn(|_| Node::FRESH)));
+        }
+        self.fresh = index + 1;
+        index
+    }
+
+    /// Makes a live node vacant and returns what it was.
+    #[inline]
+    pub(super) fn vacate(&mut self, index: u32) -> Node<T> {
+        let next = self.free;
+        let node = &mut self[index];
+        debug_assert!(node.is_live());
+        let generation = node.generation();
+        let vacant = Node::Vacant {
+            generation: generation.wrapping_add(1),
+            next,
+        };
+        let old = mem::replace(node, vacant);
+        self.live -= 1;
+        if generation == u32::MAX {
+            self.retire(index);
+        } else {
+            self.free = index;
+        }
+        old
+    }
+
+    /// Keeps a node whose generations are used up from ever being used again.
+    #[cold]
+    fn retire(&mut self, index: u32) {
+        self[index] = Node::Vacant {
+            generation: u32::MAX,
+            next: NONE,
+        };
+        self.retired += 1;
+    }
+
+    /// Notes the tick that a live node is filed under.
+    #[inline]
+    pub(super) fn set_filed(&mut self, index: u32, tick: u64) {
+        let node = &mut self[index];
+        if let Node::Filed { filed, .. } = node {
+            *filed = tick as u32;
+        } else if let Node::Loose {
+            generation,
+            stamp,
+            deadline,
+            value,
+        } = mem::replace(node, Node::FRESH)
+        {
+            *node = Node::Filed {
+                generation,
+                stamp,
+                filed: tick as u32,
+                deadline,
+                value,
+            };
+        }
+    }
+
+    /// Marks a filed node as one that no slot refers to any more.
+    #[inline]
+    pub(super) fn set_loose(node: &mut Node<T>) {
+        debug_assert!(matches!(node, Node::Filed { .. }));
+        if let Node::Filed {
+            generation,
+            stamp,
+            deadline,
+            value,
+            ..
+        } = mem::replace(node, Node::FRESH)
+        {
+            *node = Node::Loose {
+                generation,
+                stamp,
+                deadline,
+                value,
+            };
+        }
+    }
+
+    /// Checks I1 and I2.
+    pub(super) fn validate(&self) {
+        let live = self.iter().filter(|(_, node)| node.is_live()).count();
+        assert_eq!(live, self.live, "I1: live nodes counted");
+        let mut free = 0;
+        let mut next = self.free;
+        while next != NONE {
+            assert!(next < self.fresh, "I2: node {next} is free and unused");
+            let Node::Vacant { next: after, .. } = self[next] else {
+                panic!("I2: node {next} is free and live")
+            };
+            next = after;
+            free += 1;
+            assert!(free <= self.fresh, "I2: the free list has a loop");
+        }
+        assert_eq!(
+            free as usize + live + self.retired,
+            self.fresh as usize,
+            "I2: every used node is live, free or retired"
+        );
+        let unused = self.blocks.iter().flat_map(|block| &block.0);
+        for node in unused.skip(self.fresh as usize) {
+            assert!(
+                matches!(node, Node::Vacant { generation: 0, .. }),
+                "I2: an unused node has been used"
+            );
+        }
+    }
+}
+
+impl<T> std::ops::Index<u32> for Nodes<T> {
+    type Output = Node<T>;
+
+    #[inline]
+    fn index(&self, index: u32) -> &Node<T> {
+        &self.blocks[(index >> BLOCK_BITS) as usize].0[index as usize % BLOCK]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Nodes<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut Node<T> {
+        &mut self.blocks[(index >> BLOCK_BITS) as usize].0[index as usize % BLOCK]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filed(generation: u32) -> Node<u64> {
+        Node::Filed {
+            generation,
+            stamp: 0,
+            filed: 0,
+            deadline: 0,
+            value: 0,
+        }
+    }
+
+    #[test]
+    fn a_node_of_eight_bytes_is_half_a_cache_line() {
+        assert_eq!(size_of::<Node<u64>>(), 32);
+        assert_eq!(size_of::<Block<u64>>(), 256);
+        assert_eq!(size_of::<Block<[u64; 2]>>(), 320);
+    }
+
+    #[test]
+    fn g8_a_node_whose_generations_are_used_up_is_retired() {
+        let mut nodes = Nodes::default();
+        let (index, generation) = nodes.occupy(filed);
+        assert_eq!((index, generation), (0, 0));
+        nodes[0] = filed(u32::MAX);
+        nodes.vacate(0);
+        nodes.validate();
+        assert_eq!(nodes.occupy(filed), (1, 0), "node 0 is not used again");
+        nodes.vacate(1);
+        assert_eq!(nodes.occupy(filed), (1, 1));
+        nodes.validate();
+    }
+}

@@ -1,0 +1,228 @@
+//! All entries of a wheel: the levels' slots, and the far store behind them.
+//!
+//! # Invariants
+//! - I6: a slot is marked as occupied exactly when it is not empty, and a slot
+//!   of the far store is never empty.
+//! - I7: an entry is in the slot of its tick as seen from the hand; its tick is
+//!   after the hand and, in the levels, has the hand's upper half; in the far
+//!   store it has a greater one, which is the key.
+
+use std::collections::BTreeMap;
+
+use super::chain::{Buffer, Chains, Entry, Slot, entry};
+use super::levels::{First, Levels, NEAR_BITS};
+
+/// Where the next thing happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A slot of one tick.
+    Tick { slot: usize, tick: u64 },
+    /// A slot of a coarser level, and the first tick of its span.
+    Span { slot: usize, start: u64 },
+    /// A part of the far store, and the first tick of its span.
+    Far { high: u32, start: u64 },
+}
+
+/// Stands for the far store where the number of a slot is expected.
+pub(super) const FAR: usize = usize::MAX;
+
+#[derive(Debug)]
+pub(super) struct Slots {
+    levels: Levels,
+    slots: Box<[Slot]>,
+    chains: Chains,
+    /// By the upper half of the tick.
+    far: BTreeMap<u32, Slot>,
+}
+
+impl Slots {
+    pub(super) fn new(slots: usize) -> Self {
+        let levels = Levels::new(slots);
+        Self {
+            slots: vec![Slot::default(); levels.slots()].into_boxed_slice(),
+            levels,
+            chains: Chains::new(),
+            far: BTreeMap::new(),
+        }
+    }
+
+    /// The same slots without an entry.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(self.levels.ring())
+    }
+
+    pub(super) fn ring(&self) -> usize {
+        self.levels.ring()
+    }
+
+    /// Files a node under a tick that is not before the hand. Returns the slot,
+    /// or [`FAR`].
+    #[inline]
+    pub(super) fn file(&mut self, hand: u64, tick: u64, index: u32) -> usize {
+        if (hand ^ tick) >> NEAR_BITS != 0 {
+            self.file_far(tick, index);
+            return FAR;
+        }
+        let slot = self.levels.slot_of(hand, tick);
+        self.push(slot, entry(tick as u32, index));
+        slot
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, slot: usize, entry: Entry) {
+        if self.chains.push(&mut self.slots[slot], entry) {
+            self.levels.mark(slot);
+        }
+    }
+
+    #[inline(never)]
+    fn file_far(&mut self, tick: u64, index: u32) {
+        self.push_far((tick >> NEAR_BITS) as u32, entry(tick as u32, index));
+    }
+
+    pub(super) fn push_far(&mut self, high: u32, entry: Entry) {
+        let slot = self.far.entry(high).or_default();
+        self.chains.push(slot, entry);
+    }
+
+    /// Takes `entry` out of `slot` if it was the last one filed there.
+    #[inline]
+    pub(super) fn unfile(&mut self, slot: usize, entry: Entry) -> bool {
+        let Some(chain) = self.slots.get_mut(slot) else {
+            return false;
+        };
+        let popped = self.chains.pop_back(chain, entry);
+        if popped && chain.is_empty() {
+            self.levels.unmark(slot);
+        }
+        popped
+    }
+
+    /// What comes first after the hand.
+    #[inline]
+    pub(super) fn next(&self, hand: u64) -> Option<Next> {
+        match self.levels.first(hand) {
+            Some(First {
+                slot,
+                start,
+                exact: true,
+            }) => Some(Next::Tick { slot, tick: start }),
+            Some(First { slot, start, .. }) => Some(Next::Span { slot, start }),
+            None => self.far.first_key_value().map(|(&high, _)| Next::Far {
+                high,
+                start: u64::from(high) << NEAR_BITS,
+            }),
+        }
+    }
+
+    /// Detaches the chain of a slot; its entries come by [`Slots::take_chunk`].
+    #[inline]
+    pub(super) fn take(&mut self, slot: usize) -> Slot {
+        self.levels.unmark(slot);
+        std::mem::take(&mut self.slots[slot])
+    }
+
+    /// Detaches a part of the far store.
+    pub(super) fn take_far(&mut self, high: u32) -> Slot {
+        self.far.remove(&high).unwrap_or_default()
+    }
+
+    /// Moves entries of a detached chain into `buffer`; 0 at its end.
+    #[inline]
+    pub(super) fn take_chunk(&mut self, chain: &mut Slot, buffer: &mut Buffer) -> usize {
+        self.chains.take_chunk(chain, buffer)
+    }
+
+    /// The entry with the least tick of what [`Slots::next`] gave, made cheap
+    /// to find from then on.
+    pub(super) fn least(&mut self, next: Next) -> Option<Entry> {
+        let slot = match next {
+            Next::Tick { slot, .. } => return self.chains.front(self.slots[slot]),
+            Next::Span { slot, .. } => &mut self.slots[slot],
+            Next::Far { high, .. } => self.far.get_mut(&high)?,
+        };
+        self.chains.make_heap(slot);
+        self.chains.front(*slot)
+    }
+
+    /// Takes out the entry that [`Slots::least`] gave.
+    pub(super) fn pop_least(&mut self, next: Next) {
+        match next {
+            Next::Tick { slot, .. } | Next::Span { slot, .. } => {
+                self.chains.pop_front(&mut self.slots[slot]);
+                if self.slots[slot].is_empty() {
+                    self.levels.unmark(slot);
+                }
+            }
+            Next::Far { high, .. } => {
+                if let Some(slot) = self.far.get_mut(&high) {
+                    self.chains.pop_front(slot);
+                    if slot.is_empty() {
+                        self.far.remove(&high);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first entries of the slot of one tick that comes next.
+    #[inline]
+    pub(super) fn upcoming(&self, hand: u64) -> &[Entry] {
+        match self.levels.first(hand) {
+            Some(First {
+                slot, exact: true, ..
+            }) => self.chains.first_entries(self.slots[slot]),
+            _ => &[],
+        }
+    }
+
+    /// Calls `near` with the slot and `far` with the upper half of each entry.
+    pub(super) fn for_each(&self, mut f: impl FnMut(Result<usize, u32>, Entry)) {
+        for (number, &slot) in self.slots.iter().enumerate() {
+            self.chains.for_each(slot, |entry| f(Ok(number), entry));
+        }
+        for (&high, &slot) in &self.far {
+            self.chains.for_each(slot, |entry| f(Err(high), entry));
+        }
+    }
+
+    /// Checks I4 to I7, calling `f` with the tick of every entry.
+    pub(super) fn validate(&self, hand: u64, mut f: impl FnMut(u64, Entry)) {
+        let all = self.slots.iter().chain(self.far.values()).copied();
+        self.chains.validate(all);
+        for (number, slot) in self.slots.iter().enumerate() {
+            assert_eq!(
+                self.levels.is_marked(number),
+                !slot.is_empty(),
+                "I6: slot {number}"
+            );
+        }
+        assert!(
+            self.far.values().all(|slot| !slot.is_empty()),
+            "I6: an empty far slot"
+        );
+        self.for_each(|place, entry| {
+            let low = entry >> 32;
+            let tick = match place {
+                Ok(number) => {
+                    let tick = hand >> NEAR_BITS << NEAR_BITS | low;
+                    assert!(tick > hand, "I7: an entry at {tick}, the hand at {hand}");
+                    assert_eq!(
+                        self.levels.slot_of(hand, tick),
+                        number,
+                        "I7: the slot of {tick} seen from {hand}"
+                    );
+                    tick
+                }
+                Err(high) => {
+                    assert!(
+                        u64::from(high) > hand >> NEAR_BITS,
+                        "I7: {high} is near, the hand at {hand}"
+                    );
+                    u64::from(high) << NEAR_BITS | low
+                }
+            };
+            f(tick, entry);
+        });
+    }
+}
