@@ -1,0 +1,243 @@
+//! The figures of a run, for people and as JSON.
+
+use std::{fmt::Write, time::Duration};
+
+use serde::Serialize;
+
+use super::{LoadArgs, chart, tally::Totals};
+
+/// What a run has shown.
+#[derive(Debug)]
+pub(super) struct Report {
+    tasks: u64,
+    pub(super) totals: Totals,
+    /// The settings in half a sentence.
+    pub(super) settings: String,
+    scheduling: Duration,
+    bytes_per_task: Option<f64>,
+    cpu: Option<Duration>,
+    wakeups: u64,
+}
+
+/// The JSON object: the keys and their order are a contract.
+#[derive(Serialize)]
+struct Json {
+    tasks: u64,
+    fired: u64,
+    early: u64,
+    lost: u64,
+    p50_us: u64,
+    p90_us: u64,
+    p99_us: u64,
+    p999_us: u64,
+    max_us: u64,
+    schedule_mops: f64,
+    bytes_per_task: Option<f64>,
+    cpu_s: Option<f64>,
+    wakeups: u64,
+}
+
+impl Report {
+    /// Puts together what was measured: `scheduling` is the time of all sets and a flush,
+    /// `grown` the bytes by which the resident set grew from the first to the last set.
+    pub(super) fn new(
+        args: &LoadArgs,
+        totals: Totals,
+        scheduling: Duration,
+        grown: Option<u64>,
+        cpu: Option<Duration>,
+        wakeups: u64,
+    ) -> Self {
+        let settings = format!(
+            "due {} to {} after the call, interval {}, executor {}",
+            humantime::format_duration(args.after),
+            humantime::format_duration(args.after + args.over),
+            humantime::format_duration(args.interval),
+            args.executor,
+        );
+        let bytes_per_task = grown.map(|bytes| bytes as f64 / args.tasks as f64);
+        Self {
+            tasks: args.tasks,
+            totals,
+            settings,
+            scheduling,
+            bytes_per_task,
+            cpu,
+            wakeups,
+        }
+    }
+
+    /// Whether every task fired once, and none early.
+    pub(super) fn is_exact(&self) -> bool {
+        self.totals.early == 0 && self.lost() == 0 && self.totals.twice == 0
+    }
+
+    /// Names and values (nanoseconds) of what is reported of the lateness.
+    pub(super) fn percentiles(&self) -> [(&'static str, u64); 5] {
+        let at = |quantile| {
+            // The histogram rounds up within its three digits; no percentile exceeds the maximum.
+            self.totals
+                .lateness
+                .value_at_quantile(quantile)
+                .min(self.totals.max_ns)
+        };
+        [
+            ("p50", at(0.5)),
+            ("p90", at(0.9)),
+            ("p99", at(0.99)),
+            ("p99.9", at(0.999)),
+            ("max", self.totals.max_ns),
+        ]
+    }
+
+    /// One object on one line.
+    pub(super) fn json(&self) -> String {
+        let us = self.percentiles().map(|(_, ns)| ns.div_ceil(1000));
+        let json = Json {
+            tasks: self.tasks,
+            fired: self.totals.fired,
+            early: self.totals.early,
+            lost: self.lost(),
+            p50_us: us[0],
+            p90_us: us[1],
+            p99_us: us[2],
+            p999_us: us[3],
+            max_us: us[4],
+            schedule_mops: rounded(self.schedule_mops()),
+            bytes_per_task: self.bytes_per_task.map(rounded),
+            cpu_s: self.cpu.map(|cpu| rounded(cpu.as_secs_f64())),
+            wakeups: self.wakeups,
+        };
+        let mut line = serde_json::to_string(&json).expect("numbers always serialize");
+        line.push('\n');
+        line
+    }
+
+    /// The report for people, for a terminal of `columns` columns.
+    pub(super) fn text(&self, columns: usize, colours: bool) -> String {
+        let unknown = || "unknown on this system".to_owned();
+        let memory = self
+            .bytes_per_task
+            .map_or_else(unknown, |bytes| format!("{bytes:.1} bytes per task"));
+        let cpu = self
+            .cpu
+            .map_or_else(unknown, |cpu| format!("{:.2} s", cpu.as_secs_f64()));
+        let lateness = self
+            .percentiles()
+            .map(|(name, ns)| format!("{name} {}", human_ns(ns)));
+        let rows = [
+            (
+                "tasks",
+                format!("{}, {}", grouped(self.tasks), self.settings),
+            ),
+            ("fired", self.fired_row()),
+            (
+                "scheduled",
+                format!("{:.2} million a second", self.schedule_mops()),
+            ),
+            ("memory", memory),
+            ("CPU", format!("{cpu}, {} wake-ups", grouped(self.wakeups))),
+            ("lateness", lateness.join(" · ")),
+        ];
+        let mut text = String::new();
+        for (name, value) in rows {
+            let _ = writeln!(text, "{name:<10} {value}");
+        }
+        text.push('\n');
+        text.push_str(&chart::draw(self, columns, colours));
+        text
+    }
+
+    pub(super) fn tasks(&self) -> u64 {
+        self.tasks
+    }
+
+    fn fired_row(&self) -> String {
+        let (fired, early, lost) = (self.totals.fired, self.totals.early, self.lost());
+        let mut row = format!("{}, early = {early}, lost = {lost}", grouped(fired));
+        if self.totals.twice > 0 {
+            let _ = write!(row, ", twice = {}", self.totals.twice);
+        }
+        row
+    }
+
+    fn lost(&self) -> u64 {
+        self.tasks - (self.totals.fired - self.totals.twice)
+    }
+
+    fn schedule_mops(&self) -> f64 {
+        self.tasks as f64 / self.scheduling.as_secs_f64().max(1e-9) / 1e6
+    }
+}
+
+/// Three decimals are more than any of these figures is good for.
+fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// A time with three significant digits and its unit.
+pub(super) fn human_ns(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0 => return "0".to_owned(),
+        1..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let decimals = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    let number = format!("{value:.decimals$}");
+    let number = match number.split_once('.') {
+        Some(_) => number.trim_end_matches('0').trim_end_matches('.'),
+        None => &number,
+    };
+    format!("{number} {unit}")
+}
+
+/// Digits in groups of three.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        for (ns, text) in [
+            (0, "0"),
+            (40, "0.04 µs"),
+            (999, "1 µs"),
+            (1250, "1.25 µs"),
+            (31_500, "31.5 µs"),
+            (500_000, "500 µs"),
+            (1_000_000, "1 ms"),
+            (2_047_000, "2.05 ms"),
+            (100_000_000, "100 ms"),
+            (1_500_000_000, "1.5 s"),
+        ] {
+            assert_eq!(human_ns(ns), text);
+        }
+    }
+
+    #[test]
+    fn digits_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

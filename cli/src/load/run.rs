@@ -1,0 +1,189 @@
+//! The run: schedule everything, wait until everything has fired, add up.
+
+use std::{
+    fmt,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use wheelhouse_wheel::{Executor, TimingWheel};
+
+use super::{LoadArgs, Workers, process, progress::Progress, report::Report, tally::Tally};
+use crate::failure::Failure;
+
+/// After the last due instant: a wheel that fires nothing for so long has lost the rest.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Sets between two looks at the progress bar.
+const BATCH: u64 = 4096;
+
+/// Runs the load that `args` describes.
+pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
+    let runtime = runtime(args.executor)?;
+    let executor = match (args.executor, &runtime) {
+        (Workers::Threads(threads), _) => Executor::Threads(threads),
+        (Workers::Tokio, Some(runtime)) => Executor::Tokio(runtime.handle().clone()),
+        (Workers::TokioBlocking, Some(runtime)) => {
+            Executor::TokioBlocking(runtime.handle().clone())
+        }
+        _ => Executor::Inline,
+    };
+
+    let progress = Progress::new(args.tasks);
+    let tally = Arc::new(Tally::new(args.tasks));
+    let start = Instant::now();
+    let noted = Arc::clone(&tally);
+    let wheel = TimingWheel::builder()
+        .interval(args.interval)
+        .unbounded_pending()
+        .executor(executor)
+        .build(move |task: u64, due_ns: u64| noted.note(task, due_ns, nanos(start.elapsed())))
+        .map_err(system)?;
+
+    let cpu_before = process::cpu_time();
+    let resident_before = process::resident_bytes();
+    let began = Instant::now();
+    let mut delays = Delays::new(args.after, args.over);
+    let mut last_due_ns = 0;
+    for task in 0..args.tasks {
+        let delay = delays.next();
+        // Read before the call, so that it is never later than the due instant of the wheel.
+        let due_ns = nanos(start.elapsed() + delay);
+        last_due_ns = last_due_ns.max(due_ns);
+        wheel.set_timer(task, due_ns, delay).map_err(system)?;
+        if task % BATCH == 0 {
+            progress.show(task, tally.fired());
+        }
+    }
+    let resident_after = process::resident_bytes();
+    wheel.flush().map_err(system)?;
+    let scheduling = began.elapsed();
+
+    wait(
+        args.tasks,
+        &tally,
+        start + Duration::from_nanos(last_due_ns),
+        &progress,
+    );
+    let cpu = process::cpu_time()
+        .zip(cpu_before)
+        .map(|(after, before)| after.saturating_sub(before));
+    let wakeups = wheel.stats().wakeups;
+    // What is still pending comes back here and was not fired: it counts as lost below.
+    drop(wheel.stop());
+    drop(progress);
+
+    let grown = resident_after
+        .zip(resident_before)
+        .map(|(after, before)| after.saturating_sub(before));
+    Ok(Report::new(
+        args,
+        tally.totals(),
+        scheduling,
+        grown,
+        cpu,
+        wakeups,
+    ))
+}
+
+/// Returns when every task has fired or the rest is lost.
+fn wait(tasks: u64, tally: &Tally, last_due: Instant, progress: &Progress) {
+    let mut fired = tally.fired();
+    let mut moved = Instant::now();
+    while fired < tasks {
+        progress.show(tasks, fired);
+        let now = Instant::now();
+        let ahead = last_due.saturating_duration_since(now);
+        if ahead.is_zero() && now.duration_since(moved.max(last_due)) > PATIENCE {
+            return;
+        }
+        // Past the last due instant the end is a matter of milliseconds.
+        thread::sleep(if ahead.is_zero() {
+            Duration::from_millis(2)
+        } else {
+            ahead.min(progress.period())
+        });
+        let before = fired;
+        fired = tally.fired();
+        if fired != before {
+            moved = Instant::now();
+        }
+    }
+}
+
+/// The runtime that the executor needs.
+fn runtime(workers: Workers) -> Result<Option<tokio::runtime::Runtime>, Failure> {
+    match workers {
+        Workers::Inline | Workers::Threads(_) => Ok(None),
+        Workers::Tokio | Workers::TokioBlocking => tokio::runtime::Builder::new_multi_thread()
+            .build()
+            .map(Some)
+            .map_err(system),
+    }
+}
+
+/// Delays spread evenly over a span, in an order that is random but the same each run.
+struct Delays {
+    after: Duration,
+    over_ns: u64,
+    state: u64,
+}
+
+impl Delays {
+    fn new(after: Duration, over: Duration) -> Self {
+        Self {
+            after,
+            over_ns: nanos(over),
+            state: 0,
+        }
+    }
+
+    fn next(&mut self) -> Duration {
+        // SplitMix64 (Steele, Lea, Flood 2014), scaled to the span by the high half of a product.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        let offset_ns = (u128::from(z) * u128::from(self.over_ns)) >> 64;
+        self.after + Duration::from_nanos(u64::try_from(offset_ns).unwrap_or(self.over_ns))
+    }
+}
+
+/// Nanoseconds of a span of at most a few months.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn system(error: impl fmt::Display) -> Failure {
+    Failure::System(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_fill_their_span_evenly() {
+        let mut delays = Delays::new(Duration::from_secs(5), Duration::from_secs(10));
+        let mut tenths = [0; 10];
+        for _ in 0..10_000 {
+            let delay = delays.next();
+            assert!(delay >= Duration::from_secs(5) && delay < Duration::from_secs(15));
+            tenths[usize::try_from(delay.as_secs()).unwrap() - 5] += 1;
+        }
+        assert!(
+            tenths.iter().all(|count| (900..1100).contains(count)),
+            "{tenths:?}"
+        );
+    }
+
+    #[test]
+    fn no_span_is_one_instant() {
+        let mut delays = Delays::new(Duration::from_secs(1), Duration::ZERO);
+        assert_eq!(
+            (delays.next(), delays.next()),
+            (Duration::from_secs(1), Duration::from_secs(1))
+        );
+    }
+}

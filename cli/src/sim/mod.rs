@@ -1,0 +1,22 @@
+//! `wheelhouse sim`: parts of the library on a virtual clock.
+
+mod wheel;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// The part to run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Sim {
+    Wheel(wheel::WheelArgs),
+}
+
+/// Runs the part that was asked for.
+pub(crate) fn run(sim: Sim) -> Result<ExitCode, Failure> {
+    match sim {
+        Sim::Wheel(args) => wheel::run(&args),
+    }
+}
