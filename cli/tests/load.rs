@@ -1,0 +1,208 @@
+//! `load` for real, on a small scale: the counts are exact, the times are only bounded.
+
+mod program;
+
+use std::{fs, path::PathBuf};
+
+use program::wheelhouse;
+use serde_json::Value;
+
+const SMALL: [&str; 7] = [
+    "load", "--tasks", "2000", "--over", "200ms", "--after", "50ms",
+];
+
+fn small(more: &[&str]) -> Vec<String> {
+    SMALL
+        .iter()
+        .chain(more)
+        .map(|arg| (*arg).to_owned())
+        .collect()
+}
+
+#[track_caller]
+fn run(more: &[&str]) -> String {
+    let args = small(more);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let run = wheelhouse(&args, b"");
+    assert_eq!(
+        (run.code, run.stderr.as_str()),
+        (Some(0), ""),
+        "{more:?}: {}",
+        run.stdout
+    );
+    run.stdout
+}
+
+#[test]
+fn json_is_one_line_with_its_keys_in_order() {
+    let line = run(&["--json"]);
+    assert_eq!(line.lines().count(), 1);
+    assert!(line.ends_with("}\n"));
+    let keys: Vec<&str> = line
+        .trim_start_matches('{')
+        .split(',')
+        .map(|pair| pair.split(':').next().unwrap().trim_matches('"'))
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            "tasks",
+            "fired",
+            "early",
+            "lost",
+            "p50_us",
+            "p90_us",
+            "p99_us",
+            "p999_us",
+            "max_us",
+            "schedule_mops",
+            "bytes_per_task",
+            "cpu_s",
+            "wakeups"
+        ]
+    );
+}
+
+#[test]
+fn every_executor_fires_every_task_once_and_none_early() {
+    for executor in ["inline", "threads=2", "tokio", "tokio-blocking"] {
+        let json: Value = serde_json::from_str(&run(&["--json", "--executor", executor])).unwrap();
+        for (key, count) in [("tasks", 2000), ("fired", 2000), ("early", 0), ("lost", 0)] {
+            assert_eq!(json[key], count, "{executor}: {json}");
+        }
+        let times: Vec<u64> = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"]
+            .map(|key| json[key].as_u64().unwrap())
+            .into();
+        assert!(times.is_sorted(), "{executor}: {json}");
+        assert!(
+            json["schedule_mops"].as_f64().unwrap() > 0.0,
+            "{executor}: {json}"
+        );
+        if cfg!(target_os = "linux") {
+            assert!(
+                json["bytes_per_task"].as_f64().unwrap() >= 0.0,
+                "{executor}: {json}"
+            );
+            assert!(json["cpu_s"].as_f64().unwrap() < 20.0, "{executor}: {json}");
+        }
+        assert!(json["wakeups"].as_u64().unwrap() > 0, "{executor}: {json}");
+    }
+}
+
+#[test]
+fn the_report_has_the_counts_and_a_histogram() {
+    let report = run(&[]);
+    assert!(report.contains("2,000, early = 0, lost = 0"), "{report}");
+    for name in [
+        "p50 ",
+        "p90 ",
+        "p99 ",
+        "p99.9 ",
+        "max ",
+        "bytes per task",
+        "wake-ups",
+    ] {
+        assert!(report.contains(name), "{name} is not in:\n{report}");
+    }
+    let (_, histogram) = report.split_once("\n\n").unwrap();
+    // Each row is: from – to, bar, share, count, and the percentiles that fall into it.
+    let counts: u64 = histogram
+        .lines()
+        .map(|row| {
+            let (_, after) = row.rsplit_once('%').unwrap();
+            after
+                .split_whitespace()
+                .next()
+                .unwrap()
+                .replace(',', "")
+                .parse::<u64>()
+                .unwrap()
+        })
+        .sum();
+    assert_eq!(counts, 2000, "{histogram}");
+    assert!(histogram.contains('█'), "{histogram}");
+    assert!(
+        histogram.lines().all(|row| row.chars().count() <= 80),
+        "{histogram}"
+    );
+    assert!(
+        !histogram.contains('\x1b'),
+        "colours go to terminals only:\n{histogram}"
+    );
+}
+
+#[test]
+fn one_task_at_once_is_enough() {
+    let args = ["load", "--tasks=1", "--over=0s", "--after=0s", "--json"];
+    let run = wheelhouse(&args, b"");
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    assert!(
+        run.stdout
+            .starts_with("{\"tasks\":1,\"fired\":1,\"early\":0,\"lost\":0,")
+    );
+}
+
+#[test]
+fn the_plot_is_well_formed_and_names_what_it_shows() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lateness.svg");
+    run(&["--plot", path.to_str().unwrap()]);
+    let svg = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let root = document.root_element();
+    assert_eq!(root.tag_name().name(), "svg");
+    assert_eq!(
+        root.tag_name().namespace(),
+        Some("http://www.w3.org/2000/svg")
+    );
+    let texts: Vec<&str> = root
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
+        .filter_map(|node| node.text())
+        .collect();
+    for start in [
+        "Lateness of 2,000 tasks",
+        "due 50ms to 250ms",
+        "p50 ",
+        "p90 ",
+        "p99 ",
+        "p99.9 ",
+        "max ",
+    ] {
+        assert!(
+            texts.iter().any(|text| text.starts_with(start)),
+            "{start} is not in {texts:?}"
+        );
+    }
+    let number = |value: Option<&str>| value.unwrap().parse::<f64>().unwrap();
+    let bars: Vec<_> = root
+        .descendants()
+        .filter(|node| node.attribute("class") == Some("bar"))
+        .collect();
+    assert!(!bars.is_empty());
+    for bar in bars {
+        let [x, y, width, height] =
+            ["x", "y", "width", "height"].map(|name| number(bar.attribute(name)));
+        assert!(
+            x >= 0.0 && x + width <= 960.0 && y >= 0.0 && y + height <= 540.0,
+            "{bar:?}"
+        );
+    }
+}
+
+#[test]
+fn a_plot_that_cannot_be_written_is_known_at_once() {
+    let begin = std::time::Instant::now();
+    let run = wheelhouse(&["load", "--after=1h", "--plot=/nowhere/at/all.svg"], b"");
+    assert!(
+        run.stderr
+            .starts_with("error: --plot: /nowhere/at/all.svg: "),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.lines().count()),
+        (Some(2), "", 1)
+    );
+    assert!(begin.elapsed().as_secs() < 60);
+}
