@@ -97,7 +97,7 @@ fn goal() -> impl Strategy<Value = When> {
         8 => (0..3_000u64).prop_map(When::After),
         4 => (0..40u32, 1..3u64, 0..2u64)
             .prop_map(|(bit, turns, before)| When::Boundary { bit, turns, before }),
-        2 => (0..60u64).prop_map(|ago| When::Absolute(ago)),
+        2 => (0..60u64).prop_map(When::Absolute),
         1 => (0..2_000u64).prop_map(|before| When::Absolute(u64::MAX - before)),
         1 => Just(When::Absolute(u64::MAX)),
         1 => Just(When::Absolute((1 << 32) - 300)),

@@ -25,7 +25,7 @@ const BLOCK: usize = 8;
 const BLOCK_BITS: u32 = 3;
 
 /// Bytes of nodes below which nothing is worth moving.
-const SMALL_BYTES: usize = 32 * 1024;
+const SMALL_BYTES: usize = 8 * 1024;
 
 #[derive(Debug)]
 #[repr(u32)]
