@@ -9,10 +9,11 @@
 //! # Invariants
 //! - I4: every chunk is either in exactly one chain or on its pool's free list.
 //! - I5: a slot is empty exactly when its two references are zero; a chunk
-//!   holds `start..end`, not empty unless it is the tail of several.
+//!   holds `start..end`, which is not empty.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use super::segments::Segments;
 
@@ -281,76 +282,45 @@ impl Chains {
         }
     }
 
-    /// Frees the head chunk, and an empty tail that it leaves alone (I5).
+    /// Frees the head chunk.
     fn drop_head(&mut self, slot: &mut Slot) {
-        loop {
-            let View { next, .. } = self.view(slot.head);
-            self.free(slot.head);
-            if next == 0 {
-                *slot = Slot::default();
-                return;
-            }
-            slot.head = next;
-            if !self.view(next).entries.is_empty() {
-                return;
-            }
+        let View { next, .. } = self.view(slot.head);
+        self.free(slot.head);
+        slot.head = next;
+        if next == 0 {
+            slot.tail = 0;
         }
     }
 
-    /// Takes `entry` out if it is the last of a chain; returns whether it was.
+    /// Copies the first chunk to `buffer`, frees it and returns where in the
+    /// buffer its entries are; nowhere once the slot is empty. Of a heap the
+    /// order is any.
     #[inline]
-    pub(super) fn pop_back(&mut self, slot: &mut Slot, entry: Entry) -> bool {
-        let index = (slot.tail >> 2) as usize;
-        let (start, end) = match slot.tail & KIND {
-            BIG => {
-                let chunk = &mut self.big.chunks[index];
-                let end = usize::from(chunk.end).wrapping_sub(1);
-                if chunk.start == chunk.end || chunk.entries.get(end) != Some(&entry) {
-                    return false;
-                }
-                chunk.end -= 1;
-                (chunk.start, chunk.end)
-            }
-            SMALL => {
-                let chunk = &mut self.small.chunks[index];
-                let end = usize::from(chunk.end).wrapping_sub(1);
-                if chunk.start == chunk.end || chunk.entries.get(end) != Some(&entry) {
-                    return false;
-                }
-                chunk.end -= 1;
-                (chunk.start, chunk.end)
-            }
-            _ => return false,
-        };
-        if start == end && slot.head == slot.tail {
-            self.free(slot.tail);
-            *slot = Slot::default();
-        }
-        true
-    }
-
-    /// Moves the entries of the first chunk into `buffer`, frees the chunk and
-    /// returns their number; 0 once the slot is empty. Of a heap the order is
-    /// any.
-    #[inline]
-    pub(super) fn take_chunk(&mut self, slot: &mut Slot, buffer: &mut Buffer) -> usize {
+    pub(super) fn take_chunk(&mut self, slot: &mut Slot, buffer: &mut Buffer) -> Range<usize> {
         if slot.head & KIND == HEAP {
             self.heap_to_chain(slot);
         }
-        while slot.head != 0 {
-            let View { next, entries } = self.view(slot.head);
-            let count = entries.len();
-            buffer[..count].copy_from_slice(entries);
-            self.free(slot.head);
-            slot.head = next;
-            if next == 0 {
-                slot.tail = 0;
+        let index = slot.head >> 2;
+        // Whole chunks are copied, since a copy of known size is short.
+        let (next, start, end) = match slot.head & KIND {
+            BIG => {
+                let chunk = &self.big.chunks[index as usize];
+                *buffer = chunk.entries;
+                (chunk.next, chunk.start, chunk.end)
             }
-            if count > 0 {
-                return count;
+            SMALL => {
+                let chunk = &self.small.chunks[index as usize];
+                buffer[..SMALL_ENTRIES].copy_from_slice(&chunk.entries);
+                (chunk.next, chunk.start, chunk.end)
             }
+            _ => return 0..0,
+        };
+        self.free(slot.head);
+        slot.head = next;
+        if next == 0 {
+            slot.tail = 0;
         }
-        0
+        usize::from(start)..usize::from(end)
     }
 
     /// Orders the slot as a heap, so that its minimum is known from now on.
@@ -393,7 +363,7 @@ impl Chains {
         }
     }
 
-    /// Calls `f` with the entries of a slot until it says to stop (`false`).
+    /// Calls `f` with every entry of a slot.
     #[inline]
     pub(super) fn for_each(&self, slot: Slot, mut f: impl FnMut(Entry)) {
         if slot.head & KIND == HEAP {
@@ -439,11 +409,7 @@ impl Chains {
                     kind => panic!("I5: a chain with a reference of kind {kind}"),
                 }
                 let view = self.view(chunk);
-                let alone_or_not_last = view.next != 0 || slot.head == slot.tail;
-                assert!(
-                    !(view.entries.is_empty() && alone_or_not_last),
-                    "I5: an empty chunk"
-                );
+                assert!(!view.entries.is_empty(), "I5: an empty chunk");
                 if view.next == 0 {
                     assert_eq!(chunk, slot.tail, "I5: the tail is the last chunk");
                 }
@@ -483,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_order_from_both_ends() {
+    fn keeps_the_order_of_filing() {
         let mut chains = Chains::new();
         let mut slot = Slot::default();
         for i in 0..100 {
@@ -493,27 +459,10 @@ mod tests {
         for i in 0..20 {
             assert_eq!(chains.front(slot), Some(i));
             chains.pop_front(&mut slot);
+            chains.validate([slot].into_iter());
         }
-        assert!(!chains.pop_back(&mut slot, 98));
-        assert!(chains.pop_back(&mut slot, 99));
-        chains.validate([slot].into_iter());
-        assert!(entries(&chains, slot).into_iter().eq(20..99));
-    }
-
-    #[test]
-    fn i5_a_tail_emptied_from_behind_is_used_again_or_dropped() {
-        let mut chains = Chains::new();
-        let mut slot = Slot::default();
-        for i in 0..8 {
-            chains.push(&mut slot, i);
-        }
-        assert!(chains.pop_back(&mut slot, 7));
-        assert!(!chains.pop_back(&mut slot, 6), "not in the tail chunk");
-        chains.validate([slot].into_iter());
-        chains.push(&mut slot, 70);
-        assert_eq!(entries(&chains, slot), [0, 1, 2, 3, 4, 5, 6, 70]);
-        assert!(chains.pop_back(&mut slot, 70));
-        for _ in 0..7 {
+        assert!(entries(&chains, slot).into_iter().eq(20..100));
+        for _ in 20..100 {
             chains.pop_front(&mut slot);
         }
         assert!(slot.is_empty());
@@ -537,11 +486,11 @@ mod tests {
         let mut buffer = [0; BIG_ENTRIES];
         let mut all = Vec::new();
         loop {
-            let count = chains.take_chunk(&mut slot, &mut buffer);
-            if count == 0 {
+            let range = chains.take_chunk(&mut slot, &mut buffer);
+            if range.is_empty() {
                 break;
             }
-            all.extend_from_slice(&buffer[..count]);
+            all.extend_from_slice(&buffer[range]);
         }
         all.sort_unstable();
         assert!(all.into_iter().eq(10..=50));

@@ -10,7 +10,7 @@ use std::mem;
 use super::chain::{Entry, entry, filed_of, index_of};
 use super::moved::Moved;
 use super::node::Node;
-use super::{TimerKey, Wheel};
+use super::{NONE, TimerKey, Wheel};
 
 /// Dead entries that are not worth a sweep however few timers there are.
 const FEW: usize = 1024;
@@ -56,6 +56,7 @@ impl<T> Wheel<T> {
     #[cold]
     pub(super) fn sweep(&mut self) {
         self.stats.sweeps += 1;
+        self.file_newest();
         let mut table = Table::new(self.nodes.used());
         for (index, node) in self.nodes.iter() {
             if let Some(filed) = node.filed() {
@@ -74,31 +75,32 @@ impl<T> Wheel<T> {
             self.due.shrink_to_fit();
             return;
         }
+        self.file_newest();
         let mut moved = Moved::with_capacity(self.nodes.len());
         let before = mem::take(&mut self.moved);
         let mut old = mem::take(&mut self.nodes);
         let mut table = Table::new(old.used());
         // Timers that an earlier compaction moved come first: their keys are of
         // older eras, and their places are in the order of those keys (I8).
-        for place in 0..before.len() as u32 {
+        for (place, key) in (0..).zip(before.iter()) {
             let node = &mut old[place];
             if node.generation() == 0 && node.is_live() {
                 let node = mem::replace(node, Node::FRESH);
-                moved.push(before.key(place));
+                moved.push(key);
                 self.adopt(node, place, &mut table);
             }
         }
         drop(before);
-        for (index, node) in old.into_nodes() {
-            if node.is_live() {
-                moved.push(TimerKey {
-                    era: self.era,
-                    index,
-                    generation: node.generation(),
-                });
-                self.adopt(node, index, &mut table);
-            }
-        }
+        let era = self.era;
+        old.consume(|index, node| {
+            let generation = node.generation();
+            moved.push(TimerKey {
+                era,
+                index,
+                generation,
+            });
+            self.adopt(node, index, &mut table);
+        });
         moved.finish();
         self.moved = moved;
         self.era += 1;
@@ -110,13 +112,10 @@ impl<T> Wheel<T> {
     /// old one, [`u32::MAX`] where there was no timer.
     pub(crate) fn compact_raw(&mut self, moved: impl FnOnce(&[u32])) {
         self.stats.compactions += 1;
+        self.file_newest();
         let old = mem::take(&mut self.nodes);
         let mut table = Table::new(old.used());
-        for (index, node) in old.into_nodes() {
-            if node.is_live() {
-                self.adopt(node, index, &mut table);
-            }
-        }
+        old.consume(|index, node| self.adopt(node, index, &mut table));
         let map: Vec<u32> = table.entries.iter().map(|&entry| index_of(entry)).collect();
         self.remap_due(&table);
         self.rebuild_slots(table);
@@ -205,6 +204,7 @@ impl<T> Wheel<T> {
     /// Forgets every entry; the nodes have been taken out.
     pub(super) fn reset_slots(&mut self) {
         self.slots = self.slots.emptied();
+        self.newest = NONE;
         self.due = Vec::new();
         self.due_next = 0;
         self.garbage = 0;

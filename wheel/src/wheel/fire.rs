@@ -65,18 +65,19 @@ impl<T> Wheel<T> {
     #[inline]
     fn take_due(&mut self, due: u64) -> Option<Taken<T>> {
         let index = due as u32;
-        match self.nodes.get(index) {
-            Some(Node::Loose { stamp, .. }) if *stamp == (due >> 32) as u32 => {}
-            _ => return None,
-        }
-        let Node::Loose {
+        let touched = (due >> 32) as u32;
+        let wanted = |node: &Node<T>| match node {
+            Node::Loose { stamp, .. } => *stamp == touched,
+            _ => false,
+        };
+        let Some(Node::Loose {
             generation,
             deadline,
             value,
             ..
-        } = self.nodes.vacate(index)
+        }) = self.nodes.vacate_if(index, wanted)
         else {
-            unreachable!("matched above")
+            return None;
         };
         Some(Taken {
             index,
@@ -95,6 +96,7 @@ impl<T> Wheel<T> {
     /// Moves the hand to the next tick that has something due, not past
     /// `limit`. Returns whether there is one.
     fn step(&mut self, limit: u64) -> bool {
+        self.file_newest();
         while let Some(next) = self.slots.next(self.hand) {
             match next {
                 Next::Tick { slot, tick } if tick <= limit => {
@@ -126,12 +128,12 @@ impl<T> Wheel<T> {
         let mut buffer = [0; _];
         let upper = self.hand >> 32 << 32;
         loop {
-            let count = self.slots.take_chunk(&mut chain, &mut buffer);
-            if count == 0 {
+            let range = self.slots.take_chunk(&mut chain, &mut buffer);
+            if range.is_empty() {
                 return;
             }
-            self.stats.cascades += count as u64;
-            for &entry in &buffer[..count] {
+            self.stats.cascades += range.len() as u64;
+            for &entry in &buffer[range] {
                 let tick = upper | u64::from(filed_of(entry));
                 self.slots.file(self.hand, tick, index_of(entry));
             }
@@ -146,12 +148,13 @@ impl<T> Wheel<T> {
         let mut in_order = true;
         let mut last = 0;
         loop {
-            let count = self.slots.take_chunk(&mut chain, &mut buffer);
-            if count == 0 {
+            let range = self.slots.take_chunk(&mut chain, &mut buffer);
+            if range.is_empty() {
                 break;
             }
-            touch(&self.nodes, buffer[..count].iter().map(|&e| index_of(e)));
-            for &entry in &buffer[..count] {
+            let entries = &buffer[range];
+            touch(&self.nodes, entries.iter().map(|&e| index_of(e)));
+            for &entry in entries {
                 if let Some(due) = self.settle(entry) {
                     in_order &= last <= due;
                     last = due;
@@ -214,6 +217,7 @@ impl<T> Wheel<T> {
                 _ => self.due_next += 1,
             }
         }
+        self.file_newest();
         while let Some(next) = self.slots.next(self.hand) {
             let Some(entry) = self.slots.least(next) else {
                 break;

@@ -91,31 +91,30 @@ impl<T> Wheel<T> {
     pub fn drain(&mut self) -> Drain<T> {
         let mut timers = Vec::with_capacity(self.len());
         for index in 0..self.nodes.used() {
-            let node = &self.nodes[index];
-            if !node.is_live() {
-                continue;
-            }
-            let key = self.key_of(index, node.generation());
-            if let Node::Filed {
-                stamp,
-                deadline,
-                value,
-                ..
-            }
-            | Node::Loose {
-                stamp,
-                deadline,
-                value,
-                ..
-            } = self.nodes.vacate(index)
-            {
-                let expired = Expired {
-                    key,
+            let Some(
+                Node::Filed {
+                    generation,
+                    stamp,
                     deadline,
                     value,
-                };
-                timers.push((stamp, expired));
-            }
+                    ..
+                }
+                | Node::Loose {
+                    generation,
+                    stamp,
+                    deadline,
+                    value,
+                },
+            ) = self.nodes.vacate_if(index, Node::is_live)
+            else {
+                continue;
+            };
+            let expired = Expired {
+                key: self.key_of(index, generation),
+                deadline,
+                value,
+            };
+            timers.push((stamp, expired));
         }
         timers.sort_unstable_by_key(|(stamp, expired)| (expired.deadline, *stamp));
         self.reset_slots();

@@ -16,11 +16,13 @@
 //! when a sweep does. An entry is dead when its node is vacant, loose, or filed
 //! under another tick. It does no harm that an entry which died may come to
 //! match again, once its node is filed under the same tick anew: what happens
-//! at a match depends on the deadline alone.
+//! at a match depends on the deadline alone. The entry of the timer inserted
+//! last is not in its slot yet (`file_newest`).
 //!
 //! Invariants: I1–I3 in `node.rs`, I4–I5 in `chain.rs`, I6–I7 in `slots.rs`, I8
 //! in `moved.rs`, I9–I11 in `fire.rs`, and here:
-//! - I12: `garbage` is the number of entries minus the number of filed nodes.
+//! - I12: `garbage` is the number of entries, the newest's included, minus the
+//!   number of filed nodes.
 //! - I13: no two live nodes have the same stamp, none one above `stamp`.
 
 mod chain;
@@ -36,12 +38,14 @@ mod validate;
 
 use std::fmt;
 
-use self::chain::entry;
 use self::moved::Moved;
 use self::node::{Node, Nodes};
-use self::slots::{FAR, Slots};
+use self::slots::Slots;
 
 pub use self::iter::{Drain, Iter};
+
+/// The index of no node.
+const NONE: u32 = u32::MAX;
 
 /// Slots of a ring that was not given a number.
 const DEFAULT_SLOTS: usize = 256;
@@ -167,8 +171,10 @@ pub struct Wheel<T> {
     tick: u64,
     hand: u64,
     slots: Slots,
-    /// The slot that was filed to last.
-    last: usize,
+    /// The timer inserted last, while no slot has its entry, or `NONE`.
+    newest: u32,
+    /// The tick it is to be filed under.
+    newest_tick: u64,
     garbage: usize,
     /// What the hand's tick has left to hand out: stamp above index, in order.
     due: Vec<u64>,
@@ -226,7 +232,8 @@ impl<T> Wheel<T> {
             tick: 0,
             hand: 0,
             slots: Slots::new(slots),
-            last: FAR,
+            newest: NONE,
+            newest_tick: 0,
             garbage: 0,
             due: Vec::new(),
             due_next: 0,
@@ -253,10 +260,42 @@ impl<T> Wheel<T> {
     /// removed before.
     #[inline]
     pub fn remove(&mut self, key: TimerKey) -> Option<T> {
-        let index = self.find(key)?;
-        let value = self.remove_raw(index);
+        let removed = if key.era == self.era {
+            self.nodes.vacate_if(key.index, |node| {
+                node.generation() == key.generation && node.is_live()
+            })
+        } else {
+            return self.remove_moved(key);
+        };
+        let value = self.removed(key.index, removed?);
         self.tidy();
         Some(value)
+    }
+
+    #[inline(never)]
+    fn remove_moved(&mut self, key: TimerKey) -> Option<T> {
+        let place = self.find_moved(key)?;
+        let value = self.remove_raw(place);
+        self.tidy();
+        Some(value)
+    }
+
+    /// Accounts for the entry of a node that has become vacant.
+    #[inline]
+    fn removed(&mut self, index: u32, node: Node<T>) -> T {
+        match node {
+            Node::Vacant { .. } => unreachable!("only live nodes are taken"),
+            Node::Filed { value, .. } => {
+                if index == self.newest {
+                    self.newest = NONE;
+                } else {
+                    self.garbage += 1;
+                    self.sweep_if_due();
+                }
+                value
+            }
+            Node::Loose { value, .. } => value,
+        }
     }
 
     /// Moves a timer to tick `deadline`, counted as by [`insert`](Wheel::insert).
@@ -460,8 +499,23 @@ impl<T> Wheel<T> {
             deadline,
             value,
         });
-        self.last = self.slots.file(self.hand, deadline, occupied.0);
+        self.file_newest();
+        self.newest = occupied.0;
+        self.newest_tick = deadline;
         occupied
+    }
+
+    /// Files the entry of the timer inserted last.
+    ///
+    /// It is put off until the next insertion, or until the slots are looked
+    /// at: a timer removed before then never touches a slot, and that is the
+    /// common life of a timeout.
+    #[inline]
+    fn file_newest(&mut self) {
+        if self.newest != NONE {
+            self.slots.file(self.hand, self.newest_tick, self.newest);
+            self.newest = NONE;
+        }
     }
 
     #[cold]
@@ -479,11 +533,12 @@ impl<T> Wheel<T> {
     #[inline]
     fn file(&mut self, index: u32, deadline: u64) {
         self.nodes.set_filed(index, deadline);
-        self.last = self.slots.file(self.hand, deadline, index);
+        self.slots.file(self.hand, deadline, index);
     }
 
     /// Moves the timer of a live node.
     fn reschedule_node(&mut self, index: u32, deadline: u64) {
+        self.file_newest();
         let deadline = self.counted(deadline);
         let stamp_now = self.next_stamp();
         let near = self.hand >> 32;
@@ -542,23 +597,9 @@ impl<T> Wheel<T> {
     /// When no timer is at `index`.
     #[inline]
     pub(crate) fn remove_raw(&mut self, index: u32) -> T {
-        match self.nodes.vacate(index) {
-            Node::Vacant { .. } => panic!("no timer at {index}"),
-            Node::Filed {
-                stamp,
-                filed,
-                value,
-                ..
-            } => {
-                // The timer touched last is likely the one filed last: then its
-                // entry is at the end of a chain, and can be taken back.
-                if stamp != self.stamp || !self.slots.unfile(self.last, entry(filed, index)) {
-                    self.garbage += 1;
-                    self.sweep_if_due();
-                }
-                value
-            }
-            Node::Loose { value, .. } => value,
+        match self.nodes.vacate_if(index, Node::is_live) {
+            Some(node) => self.removed(index, node),
+            None => panic!("no timer at {index}"),
         }
     }
 

@@ -143,6 +143,8 @@ pub(super) struct Nodes<T> {
     fresh: u32,
     live: usize,
     retired: usize,
+    /// Fewer live nodes than this are worth moving together.
+    sparse: usize,
 }
 
 impl<T> Default for Nodes<T> {
@@ -153,6 +155,7 @@ impl<T> Default for Nodes<T> {
             fresh: 0,
             live: 0,
             retired: 0,
+            sparse: 0,
         }
     }
 }
@@ -172,8 +175,7 @@ impl<T> Nodes<T> {
     /// Whether less than a quarter of the nodes is live, and it matters.
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
-        let capacity = self.blocks.capacity() * BLOCK;
-        self.live < capacity / 4 && capacity * size_of::<Node<T>>() > SMALL_BYTES
+        self.live < self.sparse
     }
 
     #[inline]
@@ -194,10 +196,18 @@ impl<T> Nodes<T> {
         (0..self.fresh).zip(nodes)
     }
 
-    /// All used nodes in order of index; each segment is freed once walked.
-    pub(super) fn into_nodes(self) -> impl Iterator<Item = (u32, Node<T>)> {
-        let nodes = self.blocks.into_items().flat_map(|block| block.0);
-        (0..self.fresh).zip(nodes)
+    /// Takes all nodes in order of index; each segment is freed once walked.
+    #[inline]
+    pub(super) fn consume(self, mut f: impl FnMut(u32, Node<T>)) {
+        let mut index = 0;
+        self.blocks.consume(|block| {
+            for node in &mut block.0 {
+                if node.is_live() {
+                    f(index, mem::replace(node, Node::FRESH));
+                }
+                index += 1;
+            }
+        });
     }
 
     /// Makes a vacant node live and returns its index and generation.
@@ -221,22 +231,35 @@ impl<T> Nodes<T> {
     }
 
     /// Takes a node that was never used.
+    #[inline(never)]
     fn freshen(&mut self) -> u32 {
         let index = self.fresh;
         assert!(index != NONE, "a wheel holds at most 2^32 - 1 timers");
         if index as usize >= self.blocks.capacity() * BLOCK {
             self.blocks
                 .grow(|| Block(std::array::from_fn(|_| Node::FRESH)));
+            let capacity = self.blocks.capacity() * BLOCK;
+            if capacity * size_of::<Node<T>>() > SMALL_BYTES {
+                self.sparse = capacity / 4;
+            }
         }
         self.fresh = index + 1;
         index
     }
 
-    /// Makes a live node vacant and returns what it was.
+    /// Makes a node vacant if it is what the caller wants, a live one, and
+    /// returns what it was.
     #[inline]
-    pub(super) fn vacate(&mut self, index: u32) -> Node<T> {
+    pub(super) fn vacate_if(
+        &mut self,
+        index: u32,
+        wanted: impl FnOnce(&Node<T>) -> bool,
+    ) -> Option<Node<T>> {
         let next = self.free;
-        let node = &mut self[index];
+        let node = self.get_mut(index)?;
+        if !wanted(node) {
+            return None;
+        }
         debug_assert!(node.is_live());
         let generation = node.generation();
         let vacant = Node::Vacant {
@@ -250,7 +273,7 @@ impl<T> Nodes<T> {
         } else {
             self.free = index;
         }
-        old
+        Some(old)
     }
 
     /// Keeps a node whose generations are used up from ever being used again.
@@ -380,10 +403,10 @@ mod tests {
         let (index, generation) = nodes.occupy(filed);
         assert_eq!((index, generation), (0, 0));
         nodes[0] = filed(u32::MAX);
-        nodes.vacate(0);
+        assert!(nodes.vacate_if(0, Node::is_live).is_some());
         nodes.validate();
         assert_eq!(nodes.occupy(filed), (1, 0), "node 0 is not used again");
-        nodes.vacate(1);
+        assert!(nodes.vacate_if(1, Node::is_live).is_some());
         assert_eq!(nodes.occupy(filed), (1, 1));
         nodes.validate();
     }

@@ -66,11 +66,12 @@ impl<B> Segments<B> {
         self.segments.iter().flatten()
     }
 
-    /// The items in order, each segment freed once it has been walked.
-    pub(super) fn into_items(self) -> impl Iterator<Item = B> {
-        self.segments
-            .into_iter()
-            .flat_map(|segment| segment.into_vec().into_iter())
+    /// The items in order, each segment freed once `f` has seen it.
+    #[inline]
+    pub(super) fn consume(self, mut f: impl FnMut(&mut B)) {
+        for mut segment in self.segments {
+            segment.iter_mut().for_each(&mut f);
+        }
     }
 }
 
@@ -114,6 +115,8 @@ mod tests {
         assert!((0..512).all(|i| segments[i] == i));
         assert_eq!(segments.get(512), None);
         assert!(segments.iter().copied().eq(0..512));
-        assert!(segments.into_items().eq(0..512));
+        let mut consumed = Vec::new();
+        segments.consume(|&mut item| consumed.push(item));
+        assert!(consumed.into_iter().eq(0..512));
     }
 }

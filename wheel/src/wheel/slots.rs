@@ -8,6 +8,7 @@
 //!   store it has a greater one, which is the key.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::chain::{Buffer, Chains, Entry, Slot, entry};
 use super::levels::{First, Levels, NEAR_BITS};
@@ -23,9 +24,6 @@ pub(super) enum Next {
     Far { high: u32, start: u64 },
 }
 
-/// Stands for the far store where the number of a slot is expected.
-pub(super) const FAR: usize = usize::MAX;
-
 #[derive(Debug)]
 pub(super) struct Slots {
     levels: Levels,
@@ -33,6 +31,9 @@ pub(super) struct Slots {
     chains: Chains,
     /// By the upper half of the tick.
     far: BTreeMap<u32, Slot>,
+    /// What comes next, if it was looked for since a slot was last emptied or
+    /// filled.
+    known: Option<Next>,
 }
 
 impl Slots {
@@ -43,6 +44,7 @@ impl Slots {
             levels,
             chains: Chains::new(),
             far: BTreeMap::new(),
+            known: None,
         }
     }
 
@@ -55,52 +57,47 @@ impl Slots {
         self.levels.ring()
     }
 
-    /// Files a node under a tick that is not before the hand. Returns the slot,
-    /// or [`FAR`].
+    /// Files a node under a tick that is not before the hand.
     #[inline]
-    pub(super) fn file(&mut self, hand: u64, tick: u64, index: u32) -> usize {
-        if (hand ^ tick) >> NEAR_BITS != 0 {
-            self.file_far(tick, index);
-            return FAR;
+    pub(super) fn file(&mut self, hand: u64, tick: u64, index: u32) {
+        let entry = entry(tick as u32, index);
+        if (hand ^ tick) >> NEAR_BITS == 0 {
+            self.push(self.levels.slot_of(hand, tick), entry);
+        } else {
+            self.push_far((tick >> NEAR_BITS) as u32, entry);
         }
-        let slot = self.levels.slot_of(hand, tick);
-        self.push(slot, entry(tick as u32, index));
-        slot
     }
 
     #[inline]
     pub(super) fn push(&mut self, slot: usize, entry: Entry) {
         if self.chains.push(&mut self.slots[slot], entry) {
-            self.levels.mark(slot);
+            self.mark(slot);
         }
     }
 
     #[inline(never)]
-    fn file_far(&mut self, tick: u64, index: u32) {
-        self.push_far((tick >> NEAR_BITS) as u32, entry(tick as u32, index));
+    fn mark(&mut self, slot: usize) {
+        self.known = None;
+        self.levels.mark(slot);
     }
 
+    #[inline(never)]
     pub(super) fn push_far(&mut self, high: u32, entry: Entry) {
+        self.known = None;
         let slot = self.far.entry(high).or_default();
         self.chains.push(slot, entry);
     }
 
-    /// Takes `entry` out of `slot` if it was the last one filed there.
-    #[inline]
-    pub(super) fn unfile(&mut self, slot: usize, entry: Entry) -> bool {
-        let Some(chain) = self.slots.get_mut(slot) else {
-            return false;
-        };
-        let popped = self.chains.pop_back(chain, entry);
-        if popped && chain.is_empty() {
-            self.levels.unmark(slot);
-        }
-        popped
-    }
-
     /// What comes first after the hand.
     #[inline]
-    pub(super) fn next(&self, hand: u64) -> Option<Next> {
+    pub(super) fn next(&mut self, hand: u64) -> Option<Next> {
+        if self.known.is_none() {
+            self.known = self.search(hand);
+        }
+        self.known
+    }
+
+    fn search(&self, hand: u64) -> Option<Next> {
         match self.levels.first(hand) {
             Some(First {
                 slot,
@@ -118,18 +115,21 @@ impl Slots {
     /// Detaches the chain of a slot; its entries come by [`Slots::take_chunk`].
     #[inline]
     pub(super) fn take(&mut self, slot: usize) -> Slot {
+        self.known = None;
         self.levels.unmark(slot);
         std::mem::take(&mut self.slots[slot])
     }
 
     /// Detaches a part of the far store.
     pub(super) fn take_far(&mut self, high: u32) -> Slot {
+        self.known = None;
         self.far.remove(&high).unwrap_or_default()
     }
 
-    /// Moves entries of a detached chain into `buffer`; 0 at its end.
+    /// Copies a chunk of a detached chain to `buffer` and returns where in it the
+    /// entries are; nowhere at the end of the chain.
     #[inline]
-    pub(super) fn take_chunk(&mut self, chain: &mut Slot, buffer: &mut Buffer) -> usize {
+    pub(super) fn take_chunk(&mut self, chain: &mut Slot, buffer: &mut Buffer) -> Range<usize> {
         self.chains.take_chunk(chain, buffer)
     }
 
@@ -151,6 +151,7 @@ impl Slots {
             Next::Tick { slot, .. } | Next::Span { slot, .. } => {
                 self.chains.pop_front(&mut self.slots[slot]);
                 if self.slots[slot].is_empty() {
+                    self.known = None;
                     self.levels.unmark(slot);
                 }
             }
@@ -158,6 +159,7 @@ impl Slots {
                 if let Some(slot) = self.far.get_mut(&high) {
                     self.chains.pop_front(slot);
                     if slot.is_empty() {
+                        self.known = None;
                         self.far.remove(&high);
                     }
                 }
@@ -165,18 +167,17 @@ impl Slots {
         }
     }
 
-    /// The first entries of the slot of one tick that comes next.
+    /// The first entries of what comes next, if that is a single tick.
     #[inline]
-    pub(super) fn upcoming(&self, hand: u64) -> &[Entry] {
-        match self.levels.first(hand) {
-            Some(First {
-                slot, exact: true, ..
-            }) => self.chains.first_entries(self.slots[slot]),
+    pub(super) fn upcoming(&mut self, hand: u64) -> &[Entry] {
+        match self.next(hand) {
+            Some(Next::Tick { slot, .. }) => self.chains.first_entries(self.slots[slot]),
             _ => &[],
         }
     }
 
-    /// Calls `near` with the slot and `far` with the upper half of each entry.
+    /// Calls `f` with every entry and its place: the slot, or the upper half of
+    /// its tick.
     pub(super) fn for_each(&self, mut f: impl FnMut(Result<usize, u32>, Entry)) {
         for (number, &slot) in self.slots.iter().enumerate() {
             self.chains.for_each(slot, |entry| f(Ok(number), entry));
@@ -190,6 +191,11 @@ impl Slots {
     pub(super) fn validate(&self, hand: u64, mut f: impl FnMut(u64, Entry)) {
         let all = self.slots.iter().chain(self.far.values()).copied();
         self.chains.validate(all);
+        assert!(
+            self.known.is_none() || self.known == self.search(hand),
+            "I6: {:?} is not what comes next",
+            self.known
+        );
         for (number, slot) in self.slots.iter().enumerate() {
             assert_eq!(
                 self.levels.is_marked(number),

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Wheel;
 use super::chain::{entry, filed_of, index_of};
 use super::node::Node;
+use super::{NONE, Wheel};
 
 impl<T> Wheel<T> {
     /// Checks every internal invariant. For tests and fuzzers; O(n), slowly.
@@ -41,6 +41,12 @@ impl<T> Wheel<T> {
             count += 1;
             entries.entry(entry).or_default().push(tick);
         });
+        if self.newest != NONE {
+            assert!(self.newest_tick > self.hand, "I7: the newest is overdue");
+            count += 1;
+            let newest = entry(self.newest_tick as u32, self.newest);
+            entries.entry(newest).or_default().push(self.newest_tick);
+        }
         let filed = self.nodes.iter().filter(|(_, node)| node.filed().is_some());
         assert_eq!(
             count,
