@@ -319,8 +319,20 @@ impl Chains {
         slot.head = next;
         if next == 0 {
             slot.tail = 0;
+        } else {
+            self.touch(next);
         }
         usize::from(start)..usize::from(end)
+    }
+
+    /// Loads every line of a big chunk, so that its cache misses overlap with
+    /// what is done until it is taken.
+    #[inline]
+    fn touch(&self, chunk: Ref) {
+        if chunk & KIND == BIG {
+            let entries = &self.big.chunks[(chunk >> 2) as usize].entries;
+            std::hint::black_box(entries[0] ^ entries[8] ^ entries[16] ^ entries[24]);
+        }
     }
 
     /// Orders the slot as a heap, so that its minimum is known from now on.
@@ -363,30 +375,37 @@ impl Chains {
         }
     }
 
-    /// Calls `f` with every entry of a slot.
+    /// Calls `f` with all entries of a slot, some at a time.
     #[inline]
-    pub(super) fn for_each(&self, slot: Slot, mut f: impl FnMut(Entry)) {
+    pub(super) fn for_each(&self, slot: Slot, mut f: impl FnMut(&[Entry])) {
         if slot.head & KIND == HEAP {
             let heap = &self.heaps[(slot.head >> 2) as usize];
-            heap.iter().for_each(|entry| f(entry.0));
+            heap.iter().for_each(|&Reverse(entry)| f(&[entry]));
             return;
         }
         let mut chunk = slot.head;
         while chunk != 0 {
             let view = self.view(chunk);
-            view.entries.iter().copied().for_each(&mut f);
+            f(view.entries);
             chunk = view.next;
         }
     }
 
-    /// The first few entries that filing or firing will read next, if cheap to
-    /// find.
+    /// The entries of the first two chunks.
     #[inline]
-    pub(super) fn first_entries(&self, slot: Slot) -> &[Entry] {
-        match slot.head & KIND {
-            SMALL | BIG => self.view(slot.head).entries,
-            _ => &[],
-        }
+    pub(super) fn first_entries(&self, slot: Slot) -> impl Iterator<Item = Entry> {
+        let (first, second) = match slot.head & KIND {
+            SMALL | BIG => {
+                let first = self.view(slot.head);
+                let second = match first.next {
+                    0 => &[][..],
+                    next => self.view(next).entries,
+                };
+                (first.entries, second)
+            }
+            _ => (&[][..], &[][..]),
+        };
+        first.iter().chain(second).copied()
     }
 
     /// Checks I4 and I5 against all slots there are.
@@ -437,7 +456,7 @@ mod tests {
 
     fn entries(chains: &Chains, slot: Slot) -> Vec<Entry> {
         let mut all = Vec::new();
-        chains.for_each(slot, |entry| all.push(entry));
+        chains.for_each(slot, |entries| all.extend_from_slice(entries));
         all
     }
 

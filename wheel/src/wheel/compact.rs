@@ -33,6 +33,27 @@ impl Table {
             loose: Vec::new(),
         }
     }
+
+    /// Loads what the table says of some entries, all misses at once.
+    #[inline]
+    fn touch(&self, entries: &[Entry]) {
+        let known = entries
+            .iter()
+            .map(|&old| self.entries[index_of(old) as usize]);
+        std::hint::black_box(known.fold(0, |sum, known| sum ^ known));
+    }
+
+    /// The new index for an entry; none when it is dead, or was claimed before.
+    #[inline]
+    fn claim(&mut self, old: Entry) -> Option<u32> {
+        let known = &mut self.entries[index_of(old) as usize];
+        let index = index_of(*known);
+        if filed_of(*known) != filed_of(old) || index == GONE {
+            return None;
+        }
+        *known = entry(0, GONE);
+        Some(index)
+    }
 }
 
 impl<T> Wheel<T> {
@@ -125,7 +146,7 @@ impl<T> Wheel<T> {
     /// Moves a live node to the next place and notes that in the table.
     fn adopt(&mut self, node: Node<T>, old: u32, table: &mut Table) {
         let filed = node.filed();
-        let (index, _) = self.nodes.occupy(|generation| node.with(generation));
+        let index = self.nodes.append(node);
         table.entries[old as usize] = entry(filed.unwrap_or(0), index);
         if filed.is_none() {
             table.loose.push(old);
@@ -141,17 +162,18 @@ impl<T> Wheel<T> {
         let old = mem::replace(&mut self.slots, fresh);
         let slots = &mut self.slots;
         let mut dropped = 0;
-        old.for_each(|place, old| {
-            let known = &mut table.entries[index_of(old) as usize];
-            let index = index_of(*known);
-            if filed_of(*known) != filed_of(old) || index == GONE {
-                dropped += 1;
-                return;
-            }
-            *known = entry(0, GONE);
-            match place {
-                Ok(slot) => slots.push(slot, entry(filed_of(old), index)),
-                Err(high) => slots.push_far(high, entry(filed_of(old), index)),
+        old.for_each(|place, entries| {
+            table.touch(entries);
+            for &old in entries {
+                let Some(index) = table.claim(old) else {
+                    dropped += 1;
+                    continue;
+                };
+                let new = entry(filed_of(old), index);
+                match place {
+                    Ok(slot) => slots.push(slot, new),
+                    Err(high) => slots.push_far(high, new),
+                }
             }
         });
         self.stats.stale += dropped as u64;

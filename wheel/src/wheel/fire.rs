@@ -23,6 +23,9 @@ use super::{Taken, Wheel};
 /// How many entries of the due list are looked at before their turn.
 const AHEAD: usize = 16;
 
+/// How many chunks of a tick were looked at while the tick before was fired.
+const AHEAD_CHUNKS: usize = 2;
+
 impl<T> Wheel<T> {
     /// Makes `now` the wheel's tick; `false` when it is an earlier one.
     #[inline]
@@ -90,7 +93,7 @@ impl<T> Wheel<T> {
     /// Loads the nodes that are handed out next, all misses at once.
     fn look_ahead(&self) {
         let next = self.due[self.due_next..].iter().take(AHEAD);
-        touch(&self.nodes, next.map(|&due| due as u32));
+        touch(&self.nodes, next.copied());
     }
 
     /// Moves the hand to the next tick that has something due, not past
@@ -145,6 +148,7 @@ impl<T> Wheel<T> {
     fn collect(&mut self, slot: usize) {
         let mut chain = self.slots.take(slot);
         let mut buffer = [0; _];
+        let mut chunks = 0;
         let mut in_order = true;
         let mut last = 0;
         loop {
@@ -153,7 +157,10 @@ impl<T> Wheel<T> {
                 break;
             }
             let entries = &buffer[range];
-            touch(&self.nodes, entries.iter().map(|&e| index_of(e)));
+            chunks += 1;
+            if chunks > AHEAD_CHUNKS {
+                touch(&self.nodes, entries.iter().copied());
+            }
             for &entry in entries {
                 if let Some(due) = self.settle(entry) {
                     in_order &= last <= due;
@@ -165,8 +172,7 @@ impl<T> Wheel<T> {
         if !in_order {
             self.due.sort_unstable();
         }
-        let upcoming = self.slots.upcoming(self.hand);
-        touch(&self.nodes, upcoming.iter().map(|&e| index_of(e)));
+        touch(&self.nodes, self.slots.upcoming(self.hand));
     }
 
     /// Looks at the node of an entry that the hand has reached.
@@ -251,9 +257,8 @@ impl<T> Wheel<T> {
 /// Loads nodes that are about to be used, so that their cache misses overlap
 /// instead of following one another.
 #[inline]
-fn touch<T>(nodes: &Nodes<T>, indices: impl Iterator<Item = u32>) {
-    let sum = indices
-        .filter_map(|index| nodes.get(index))
-        .fold(0u32, |sum, node| sum.wrapping_add(node.generation()));
+fn touch<T>(nodes: &Nodes<T>, entries: impl Iterator<Item = Entry>) {
+    let heads = entries.filter_map(|entry| nodes.get(index_of(entry)));
+    let sum = heads.fold(0u32, |sum, node| sum.wrapping_add(node.generation()));
     std::hint::black_box(sum);
 }

@@ -99,16 +99,6 @@ impl<T> Node<T> {
         }
     }
 
-    /// The same node with another generation.
-    pub(super) fn with(mut self, new: u32) -> Self {
-        match &mut self {
-            Self::Vacant { generation, .. }
-            | Self::Filed { generation, .. }
-            | Self::Loose { generation, .. } => *generation = new,
-        }
-        self
-    }
-
     #[inline]
     pub(super) fn value(&self) -> Option<&T> {
         match self {
@@ -141,6 +131,7 @@ pub(super) struct Nodes<T> {
     blocks: Segments<Block<T>>,
     free: u32,
     fresh: u32,
+    capacity: u32,
     live: usize,
     retired: usize,
     /// Fewer live nodes than this are worth moving together.
@@ -153,6 +144,7 @@ impl<T> Default for Nodes<T> {
             blocks: Segments::new(),
             free: NONE,
             fresh: 0,
+            capacity: 0,
             live: 0,
             retired: 0,
             sparse: 0,
@@ -230,21 +222,41 @@ impl<T> Nodes<T> {
         (index, generation)
     }
 
+    /// Adds a live node behind all used ones, under generation 0.
+    #[inline]
+    pub(super) fn append(&mut self, mut node: Node<T>) -> u32 {
+        let index = self.freshen();
+        if let Node::Filed { generation, .. } | Node::Loose { generation, .. } = &mut node {
+            *generation = 0;
+        }
+        self[index] = node;
+        self.live += 1;
+        index
+    }
+
     /// Takes a node that was never used.
-    #[inline(never)]
+    #[inline]
     fn freshen(&mut self) -> u32 {
         let index = self.fresh;
         assert!(index != NONE, "a wheel holds at most 2^32 - 1 timers");
-        if index as usize >= self.blocks.capacity() * BLOCK {
-            self.blocks
-                .grow(|| Block(std::array::from_fn(|_| Node::FRESH)));
-            let capacity = self.blocks.capacity() * BLOCK;
-            if capacity * size_of::<Node<T>>() > SMALL_BYTES {
-                self.sparse = capacity / 4;
-            }
+        if index >= self.capacity {
+            self.grow();
         }
         self.fresh = index + 1;
         index
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.blocks
+            .grow(|| Block(std::array::from_fn(|_| Node::FRESH)));
+        let capacity = self.blocks.capacity() * BLOCK;
+        // Indices end before NONE, which `freshen` sees to.
+        self.capacity = u32::try_from(capacity).unwrap_or(NONE);
+        if capacity * size_of::<Node<T>>() > SMALL_BYTES {
+            self.sparse = capacity / 4;
+        }
     }
 
     /// Makes a node vacant if it is what the caller wants, a live one, and

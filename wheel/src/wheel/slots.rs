@@ -169,21 +169,22 @@ impl Slots {
 
     /// The first entries of what comes next, if that is a single tick.
     #[inline]
-    pub(super) fn upcoming(&mut self, hand: u64) -> &[Entry] {
-        match self.next(hand) {
-            Some(Next::Tick { slot, .. }) => self.chains.first_entries(self.slots[slot]),
-            _ => &[],
-        }
+    pub(super) fn upcoming(&mut self, hand: u64) -> impl Iterator<Item = Entry> {
+        let slot = match self.next(hand) {
+            Some(Next::Tick { slot, .. }) => self.slots[slot],
+            _ => Slot::default(),
+        };
+        self.chains.first_entries(slot)
     }
 
-    /// Calls `f` with every entry and its place: the slot, or the upper half of
-    /// its tick.
-    pub(super) fn for_each(&self, mut f: impl FnMut(Result<usize, u32>, Entry)) {
+    /// Calls `f` with all entries, some at a time, and their place: the slot, or
+    /// the upper half of the tick.
+    pub(super) fn for_each(&self, mut f: impl FnMut(Result<usize, u32>, &[Entry])) {
         for (number, &slot) in self.slots.iter().enumerate() {
-            self.chains.for_each(slot, |entry| f(Ok(number), entry));
+            self.chains.for_each(slot, |entries| f(Ok(number), entries));
         }
         for (&high, &slot) in &self.far {
-            self.chains.for_each(slot, |entry| f(Err(high), entry));
+            self.chains.for_each(slot, |entries| f(Err(high), entries));
         }
     }
 
@@ -207,7 +208,7 @@ impl Slots {
             self.far.values().all(|slot| !slot.is_empty()),
             "I6: an empty far slot"
         );
-        self.for_each(|place, entry| {
+        let mut check = |place, entry| {
             let low = entry >> 32;
             let tick = match place {
                 Ok(number) => {
@@ -229,6 +230,11 @@ impl Slots {
                 }
             };
             f(tick, entry);
+        };
+        self.for_each(|place, entries| {
+            for &entry in entries {
+                check(place, entry);
+            }
         });
     }
 }
