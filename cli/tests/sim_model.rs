@@ -325,7 +325,7 @@ fn ops(interval_ms: u64, slots: u64) -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
     fn p1_p3_the_output_is_the_models_for_any_slots(program in programs(), other in 1..=70_000_u64) {

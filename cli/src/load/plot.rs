@@ -33,7 +33,7 @@ text { font: 13px system-ui, Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: 
 .cumulative { stroke: #0f766e; stroke-width: 2; fill: none } \
 .cumulative-text { fill: #0f766e } \
 .mark { stroke: #be123c; stroke-dasharray: 4 3; fill: none } \
-.mark-text { fill: #be123c } \
+.mark-text { fill: #be123c; stroke: #ffffff; stroke-width: 4px; paint-order: stroke } \
 .middle { text-anchor: middle } \
 .end { text-anchor: end }";
 
@@ -197,6 +197,7 @@ impl Plot {
     /// The percentile lines, their labels in rows so that neighbours do not overlap.
     fn marks(&mut self, report: &Report) {
         let mut free = [LEFT - MARK_LABEL; MARK_ROWS];
+        let mut labels = Vec::new();
         for (name, ns) in report.percentiles() {
             let x = self.x(ns as f64);
             // There are as many rows as labels, so one of them has room.
@@ -205,11 +206,17 @@ impl Plot {
                 .position(|end| x - MARK_LABEL / 2.0 >= *end)
                 .unwrap_or(MARK_ROWS - 1);
             free[row] = x + MARK_LABEL / 2.0;
-            let label_y = TOP - 10.0 - 18.0 * row as f64;
+            let y = TOP - 10.0 - 18.0 * row as f64;
             self.put(format_args!(
-                r#"<path class="mark" d="M{x:.1} {:.1}V{BOTTOM}"/><text class="mark-text middle" x="{x:.1}" y="{label_y:.1}">{name} {}</text>"#,
-                label_y + 4.0,
-                human_ns(ns),
+                r#"<path class="mark" d="M{x:.1} {:.1}V{BOTTOM}"/>"#,
+                y + 4.0
+            ));
+            labels.push((x, y, format!("{name} {}", human_ns(ns))));
+        }
+        // After all lines, so that a label's halo hides the lines of others behind it.
+        for (x, y, label) in labels {
+            self.put(format_args!(
+                r#"<text class="mark-text middle" x="{x:.1}" y="{y:.1}">{label}</text>"#
             ));
         }
     }

@@ -214,6 +214,63 @@ pub(super) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::{Workers, tally::Tally};
+
+    /// Ten tasks, of which one fired twice, one early and two not at all.
+    fn faulty() -> Report {
+        let args = LoadArgs {
+            tasks: 10,
+            over: Duration::from_secs(1),
+            after: Duration::ZERO,
+            interval: Duration::from_millis(1),
+            executor: Workers::Inline,
+            json: false,
+            plot: None,
+        };
+        let tally = Tally::new(10);
+        for (task, start_ns) in [
+            (0, 5),
+            (1, 7),
+            (1, 8),
+            (2, 4),
+            (3, 9),
+            (4, 9),
+            (5, 9),
+            (6, 9),
+            (7, 9),
+        ] {
+            tally.note(task, 5, start_ns);
+        }
+        Report::new(
+            &args,
+            tally.totals(),
+            Duration::from_micros(5),
+            None,
+            None,
+            3,
+        )
+    }
+
+    #[test]
+    fn faults_are_reported_and_none_hides_another() {
+        let report = faulty();
+        assert!(!report.is_exact());
+        assert_eq!(
+            report.json(),
+            "{\"tasks\":10,\"fired\":9,\"early\":1,\"lost\":2,\"p50_us\":1,\"p90_us\":1,\"p99_us\":1,\
+             \"p999_us\":1,\"max_us\":1,\"schedule_mops\":2.0,\"bytes_per_task\":null,\"cpu_s\":null,\
+             \"wakeups\":3}\n"
+        );
+        let text = report.text(80, false);
+        assert!(
+            text.contains("fired      9, early = 1, lost = 2, twice = 1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("memory     unknown on this system\n"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn times_have_three_digits_and_a_unit() {

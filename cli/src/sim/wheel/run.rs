@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use foldhash::fast::RandomState;
 use wheelhouse_wheel::{Clock, ManualClock, ManualTimingWheel, TimingWheel};
 
 use super::{
@@ -105,7 +106,7 @@ struct Simulation<W> {
     /// What the wheel handed out and is not printed yet.
     due: Arc<Mutex<Pairs>>,
     /// Spans of the pending timers that were moved since they were set.
-    moved: HashMap<Box<str>, Span>,
+    moved: HashMap<Box<str>, Span, RandomState>,
     output: Output<W>,
 }
 
@@ -141,7 +142,7 @@ impl<W: Write> Simulation<W> {
             interval_ms: args.interval_ms,
             now_ms: 0,
             due,
-            moved: HashMap::new(),
+            moved: HashMap::default(),
             output: Output::new(output),
         })
     }
@@ -319,7 +320,7 @@ impl<W: Write> Simulation<W> {
         }
         // The wheel has one tick for all that it can never reach; among these only the spans
         // know the order. The sort is stable, so the order of touch within a tick stays.
-        pairs.sort_by_key(|(_, timer)| timer.span.tick_ms(self.interval_ms));
+        pairs.sort_by_cached_key(|(_, timer)| timer.span.tick_ms(self.interval_ms));
         Ok(pairs)
     }
 
