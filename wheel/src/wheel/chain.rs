@@ -172,7 +172,7 @@ impl Chains {
     }
 
     /// Appends an entry; returns whether the slot was empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, slot: &mut Slot, entry: Entry) -> bool {
         let index = slot.tail >> 2;
         let pushed = match slot.tail & KIND {

@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use super::chain::{Entry, entry, filed_of, index_of};
+use super::chain::{Buffer, Entry, entry, filed_of, index_of};
 use super::moved::Moved;
 use super::node::Node;
 use super::{NONE, TimerKey, Wheel};
@@ -18,41 +18,61 @@ const FEW: usize = 1024;
 /// Says in a map of old to new indices that there was no timer.
 const GONE: u32 = u32::MAX;
 
-/// For each old index the tick its timer is filed under and its new index: all
-/// that a sweep needs of a node, in a fraction of the cache lines.
+/// What a sweep needs of the nodes, in a fraction of their cache lines.
 struct Table {
+    /// Which old indices have a filed timer. Small enough to stay in the cache,
+    /// so that an entry of a vacant node costs no miss.
+    filed: Vec<u64>,
+    /// For each old index the tick its timer is filed under, and its new index.
     entries: Vec<Entry>,
-    /// Old indices of timers that no entry may match.
-    loose: Vec<u32>,
 }
 
 impl Table {
     fn new(nodes: u32) -> Self {
+        let nodes = nodes as usize;
         Self {
-            entries: vec![entry(0, GONE); nodes as usize],
-            loose: Vec::new(),
+            filed: vec![0; nodes.div_ceil(64)],
+            entries: vec![entry(0, GONE); nodes],
         }
     }
 
-    /// Loads what the table says of some entries, all misses at once.
+    /// Notes the new index of a live node, and the tick it is filed under.
     #[inline]
-    fn touch(&self, entries: &[Entry]) {
-        let known = entries
-            .iter()
-            .map(|&old| self.entries[index_of(old) as usize]);
-        std::hint::black_box(known.fold(0, |sum, known| sum ^ known));
+    fn note(&mut self, old: u32, filed: Option<u32>, new: u32) {
+        self.entries[old as usize] = entry(filed.unwrap_or(0), new);
+        if filed.is_some() {
+            self.filed[old as usize / 64] |= 1 << (old % 64);
+        }
     }
 
-    /// The new index for an entry; none when it is dead, or was claimed before.
+    /// Puts what becomes of `old` entries into `new`, without the dead ones
+    /// and those claimed before; returns their number.
+    ///
+    /// Which entries are dead is beyond any branch predictor, so each is
+    /// written and only the count depends on it.
     #[inline]
-    fn claim(&mut self, old: Entry) -> Option<u32> {
-        let known = &mut self.entries[index_of(old) as usize];
-        let index = index_of(*known);
-        if filed_of(*known) != filed_of(old) || index == GONE {
-            return None;
+    fn claim(&mut self, old: &[Entry], new: &mut Buffer) -> usize {
+        let mut filed = 0;
+        for &old in old {
+            let index = index_of(old) as usize;
+            new[filed] = old;
+            filed += (self.filed[index / 64] >> (index % 64) & 1) as usize;
         }
-        *known = entry(0, GONE);
-        Some(index)
+        // Loads the rows, all misses at once.
+        let rows = new[..filed].iter();
+        let rows = rows.map(|&old| self.entries[index_of(old) as usize]);
+        std::hint::black_box(rows.fold(0, |sum, row| sum ^ row));
+        let mut claimed = 0;
+        for i in 0..filed {
+            let old = new[i];
+            let row = &mut self.entries[index_of(old) as usize];
+            let (index, alive) = (index_of(*row), filed_of(*row) == filed_of(old));
+            let alive = alive & (index != GONE);
+            *row = if alive { entry(0, GONE) } else { *row };
+            new[claimed] = entry(filed_of(old), index);
+            claimed += usize::from(alive);
+        }
+        claimed
     }
 }
 
@@ -80,8 +100,8 @@ impl<T> Wheel<T> {
         self.file_newest();
         let mut table = Table::new(self.nodes.used());
         for (index, node) in self.nodes.iter() {
-            if let Some(filed) = node.filed() {
-                table.entries[index as usize] = entry(filed, index);
+            if node.filed().is_some() {
+                table.note(index, node.filed(), index);
             }
         }
         self.rebuild_slots(table);
@@ -147,29 +167,20 @@ impl<T> Wheel<T> {
     fn adopt(&mut self, node: Node<T>, old: u32, table: &mut Table) {
         let filed = node.filed();
         let index = self.nodes.append(node);
-        table.entries[old as usize] = entry(filed.unwrap_or(0), index);
-        if filed.is_none() {
-            table.loose.push(old);
-        }
+        table.note(old, filed, index);
     }
 
     /// Fills fresh slots with the entries that the table knows, once each.
     fn rebuild_slots(&mut self, mut table: Table) {
-        for &old in &table.loose {
-            table.entries[old as usize] = entry(0, GONE);
-        }
         let fresh = self.slots.emptied();
         let old = mem::replace(&mut self.slots, fresh);
         let slots = &mut self.slots;
         let mut dropped = 0;
         old.for_each(|place, entries| {
-            table.touch(entries);
-            for &old in entries {
-                let Some(index) = table.claim(old) else {
-                    dropped += 1;
-                    continue;
-                };
-                let new = entry(filed_of(old), index);
+            let mut new = [0; _];
+            let claimed = table.claim(entries, &mut new);
+            dropped += entries.len() - claimed;
+            for &new in &new[..claimed] {
                 match place {
                     Ok(slot) => slots.push(slot, new),
                     Err(high) => slots.push_far(high, new),

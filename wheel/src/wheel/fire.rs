@@ -111,13 +111,11 @@ impl<T> Wheel<T> {
                 }
                 Next::Span { slot, start } if start <= limit => {
                     self.hand = start;
-                    let chain = self.slots.take(slot);
-                    self.cascade(chain);
+                    self.stats.cascades += self.slots.cascade(slot, start);
                 }
                 Next::Far { high, start } if start <= limit => {
                     self.hand = start;
-                    let chain = self.slots.take_far(high);
-                    self.cascade(chain);
+                    self.stats.cascades += self.slots.cascade_far(high, start);
                 }
                 _ => break,
             }
@@ -126,25 +124,9 @@ impl<T> Wheel<T> {
         false
     }
 
-    /// Copies the entries of a span that has begun to the slots of finer levels.
-    fn cascade(&mut self, mut chain: super::chain::Slot) {
-        let mut buffer = [0; _];
-        let upper = self.hand >> 32 << 32;
-        loop {
-            let range = self.slots.take_chunk(&mut chain, &mut buffer);
-            if range.is_empty() {
-                return;
-            }
-            self.stats.cascades += range.len() as u64;
-            for &entry in &buffer[range] {
-                let tick = upper | u64::from(filed_of(entry));
-                self.slots.file(self.hand, tick, index_of(entry));
-            }
-        }
-    }
-
     /// Puts what is due at the hand into the due list, in order of touch; files
     /// what has moved on.
+    #[inline(never)]
     fn collect(&mut self, slot: usize) {
         let mut chain = self.slots.take(slot);
         let mut buffer = [0; _];

@@ -69,6 +69,11 @@ impl Levels {
         1 << self.ring_bits
     }
 
+    /// Whether all that a slot holds belongs into the ring once its span begins.
+    pub(super) fn is_next_to_ring(&self, slot: usize) -> bool {
+        slot < self.ring_slots + LEVEL
+    }
+
     /// The slot of a tick, seen from `hand`; both have the same upper half.
     #[inline]
     pub(super) fn slot_of(&self, hand: u64, tick: u64) -> usize {

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::chain::{Buffer, Chains, Entry, Slot, entry};
+use super::chain::{Buffer, Chains, Entry, Slot, entry, filed_of};
 use super::levels::{First, Levels, NEAR_BITS};
 
 /// Where the next thing happens.
@@ -68,7 +68,7 @@ impl Slots {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, slot: usize, entry: Entry) {
         if self.chains.push(&mut self.slots[slot], entry) {
             self.mark(slot);
@@ -120,10 +120,46 @@ impl Slots {
         std::mem::take(&mut self.slots[slot])
     }
 
-    /// Detaches a part of the far store.
-    pub(super) fn take_far(&mut self, high: u32) -> Slot {
+    /// Copies the entries of a span that has begun to the slots of finer levels;
+    /// returns their number.
+    #[inline(never)]
+    pub(super) fn cascade(&mut self, slot: usize, hand: u64) -> u64 {
+        let chain = self.take(slot);
+        if self.levels.is_next_to_ring(slot) {
+            let ring = self.levels.ring() - 1;
+            return self.distribute(chain, |_, filed| filed as usize & ring);
+        }
+        let upper = hand >> NEAR_BITS << NEAR_BITS;
+        self.distribute(chain, |levels, filed| {
+            levels.slot_of(hand, upper | u64::from(filed))
+        })
+    }
+
+    /// As [`Slots::cascade`] for a part of the far store.
+    #[inline(never)]
+    pub(super) fn cascade_far(&mut self, high: u32, hand: u64) -> u64 {
         self.known = None;
-        self.far.remove(&high).unwrap_or_default()
+        let chain = self.far.remove(&high).unwrap_or_default();
+        self.distribute(chain, |levels, filed| {
+            levels.slot_of(hand, hand | u64::from(filed))
+        })
+    }
+
+    #[inline]
+    fn distribute(&mut self, mut chain: Slot, slot: impl Fn(&Levels, u32) -> usize) -> u64 {
+        let mut buffer = [0; _];
+        let mut copied = 0;
+        loop {
+            let range = self.chains.take_chunk(&mut chain, &mut buffer);
+            if range.is_empty() {
+                return copied;
+            }
+            copied += range.len() as u64;
+            for &entry in &buffer[range] {
+                let slot = slot(&self.levels, filed_of(entry));
+                self.push(slot, entry);
+            }
+        }
     }
 
     /// Copies a chunk of a detached chain to `buffer` and returns where in it the
