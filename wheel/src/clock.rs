@@ -110,11 +110,8 @@ impl ManualClock {
     pub fn run_for(&self, by: Duration) {
         let end = add_saturating(self.now(), by);
         self.catch_up();
-        // A deadline that is not ahead was not taken when its time came (the reader of a full
-        // stream is to blame, or this is a callback): waiting for it would be for ever.
         while let Some(next) = self.next_deadline()
             && next <= end
-            && next > self.now()
         {
             self.set(next);
         }
@@ -139,10 +136,15 @@ impl ManualClock {
         }
     }
 
+    /// The earliest deadline ahead. One that is not ahead was not taken when its time came (the
+    /// reader of a full stream is to blame, or this is a callback): waiting for it would be for
+    /// ever.
     fn next_deadline(&self) -> Option<Instant> {
+        let now = self.now();
         self.drivers()
             .iter()
             .filter_map(|driver| driver.next_deadline())
+            .filter(|next| *next > now)
             .min()
     }
 }

@@ -4,6 +4,7 @@
 //! | item | real | model |
 //! |---|---|---|
 //! | atomics, `thread_local!` | `std` | `loom` |
+//! | [`Word`] | SeqCst accesses | accesses between SeqCst fences |
 //! | [`Mutex`], [`Condvar`] | `parking_lot` | `loom`, in `parking_lot`'s clothes |
 //! | [`Parker`], [`Unparker`] | `crossbeam-utils` | a token under a mutex |
 //! | [`Channel`] | `crossbeam-channel`, bounded | `Mutex<VecDeque>` |
@@ -14,15 +15,50 @@
 //! single order of sequentially consistent operations (crossbeam claims a slot with a SeqCst
 //! compare-exchange and reads head and tail with SeqCst loads; its own blocking receive rests on
 //! the same pair). An `unpark` before a `park` makes that `park` return at once.
+//!
+//! loom treats a SeqCst access as acquire-release and knows the single order only of fences. So the
+//! model of a [`Word`] has the fences that order its accesses as SeqCst orders the real ones.
 
 #[cfg(not(wheelhouse_loom))]
 mod real {
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic;
     pub(crate) use std::thread_local;
 
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::SeqCst;
+
     use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+    /// An atomic number every access to which is sequentially consistent.
+    #[derive(Debug)]
+    pub(crate) struct Word(AtomicU64);
+
+    impl Word {
+        pub(crate) fn new(value: u64) -> Self {
+            Word(AtomicU64::new(value))
+        }
+
+        #[inline]
+        pub(crate) fn load(&self) -> u64 {
+            self.0.load(SeqCst)
+        }
+
+        #[inline]
+        pub(crate) fn store(&self, value: u64) {
+            self.0.store(value, SeqCst);
+        }
+
+        #[inline]
+        pub(crate) fn swap(&self, value: u64) -> u64 {
+            self.0.swap(value, SeqCst)
+        }
+
+        #[inline]
+        pub(crate) fn fetch_min(&self, value: u64) {
+            self.0.fetch_min(value, SeqCst);
+        }
+    }
 
     /// Both ends of a bounded channel.
     #[derive(Debug)]
@@ -67,8 +103,42 @@ mod model {
     use std::sync::Arc;
     use std::time::Duration;
 
-    pub(crate) use loom::sync::atomic;
     pub(crate) use loom::thread_local;
+
+    use loom::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+    use loom::sync::atomic::{AtomicU64, fence};
+
+    #[derive(Debug)]
+    pub(crate) struct Word(AtomicU64);
+
+    impl Word {
+        pub(crate) fn new(value: u64) -> Self {
+            Word(AtomicU64::new(value))
+        }
+
+        pub(crate) fn load(&self) -> u64 {
+            fence(SeqCst);
+            self.0.load(Acquire)
+        }
+
+        pub(crate) fn store(&self, value: u64) {
+            self.0.store(value, Release);
+            fence(SeqCst);
+        }
+
+        pub(crate) fn swap(&self, value: u64) -> u64 {
+            fence(SeqCst);
+            let old = self.0.swap(value, AcqRel);
+            fence(SeqCst);
+            old
+        }
+
+        pub(crate) fn fetch_min(&self, value: u64) {
+            fence(SeqCst);
+            self.0.fetch_min(value, AcqRel);
+            fence(SeqCst);
+        }
+    }
 
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

@@ -22,9 +22,7 @@
 
 use std::time::Duration;
 
-use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::{Parker, Unparker};
+use crate::sync::{Parker, Unparker, Word};
 
 /// Tick 0 is the instant of building; nothing is ever due then, so no deadline is below it.
 const AWAKE: u64 = 0;
@@ -32,7 +30,7 @@ const AWAKE: u64 = 0;
 /// The callers' side.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    wake_at: AtomicU64,
+    wake_at: Word,
     unparker: Unparker,
 }
 
@@ -40,7 +38,7 @@ impl Alarm {
     /// The alarm of the driver that sleeps on `parker`.
     pub(crate) fn new(parker: &Parker) -> Self {
         Alarm {
-            wake_at: AtomicU64::new(AWAKE),
+            wake_at: Word::new(AWAKE),
             unparker: parker.unparker().clone(),
         }
     }
@@ -49,7 +47,7 @@ impl Alarm {
     #[inline]
     pub(crate) fn ring(&self, tick: u64) {
         // SeqCst: the other side is the store in `sleep`.
-        if tick < self.wake_at.load(SeqCst) {
+        if tick < self.wake_at.load() {
             self.wake();
         }
     }
@@ -58,7 +56,7 @@ impl Alarm {
     #[cold]
     pub(crate) fn wake(&self) {
         // SeqCst as above; the swap lets one of many callers pay for the unpark.
-        if self.wake_at.swap(AWAKE, SeqCst) != AWAKE {
+        if self.wake_at.swap(AWAKE) != AWAKE {
             self.unparker.unpark();
         }
     }
@@ -74,7 +72,7 @@ impl Alarm {
     ) -> bool {
         // SeqCst: the other side is the load in `ring`. One past the tick when nothing is due, so
         // that a deadline of `NEVER` wakes nobody and `wake` always does.
-        self.wake_at.store(tick.max(AWAKE + 1), SeqCst);
+        self.wake_at.store(tick.max(AWAKE + 1));
         let slept = !stay_awake();
         if slept {
             match timeout {
@@ -83,7 +81,7 @@ impl Alarm {
             }
         }
         // SeqCst: from here on every shard is looked at again before the next sleep.
-        self.wake_at.store(AWAKE, SeqCst);
+        self.wake_at.store(AWAKE);
         slept
     }
 }

@@ -208,7 +208,7 @@ impl Builder {
             _ => 1,
         };
         let parker = Parker::new();
-        let shared = Arc::new(self.shared(&parker, self.shards, lanes, true)?);
+        let shared = Arc::new(self.shared(&parker, self.shards, lanes)?);
         let wheel = TimingWheel::new(shared.clone());
         let callback: Callback<K, V> = Arc::new(make(wheel.downgrade()));
         let outlet = match &self.executor {
@@ -235,7 +235,7 @@ impl Builder {
                     work(
                         &shared,
                         &shared.lanes[number % shared.lanes.len()],
-                        &callback,
+                        callback,
                     );
                 });
                 match started {
@@ -288,7 +288,7 @@ impl Builder {
         in_range("stream", capacity, 1..=usize::MAX)?;
         let capacity = NonZeroUsize::new(capacity).expect("checked to be 1 or more");
         let parker = Parker::new();
-        let shared = Arc::new(self.shared(&parker, self.shards, 1, true)?);
+        let shared = Arc::new(self.shared(&parker, self.shards, 1)?);
         let wheel = TimingWheel::new(shared.clone());
         let stream = ExpiredStream::new(shared.clone(), capacity, Shared::close);
         wheel.adopt(vec![self.start_driver(
@@ -327,7 +327,7 @@ impl Builder {
         F: FnMut(K, V) + Send + 'static,
     {
         self.check()?;
-        let shared = Arc::new(self.shared(&Parker::new(), 1, 1, false)?);
+        let shared = Arc::new(self.shared(&Parker::new(), 1, 1)?);
         Ok(ManualTimingWheel::new(
             TimingWheel::new(shared),
             Box::new(callback),
@@ -360,7 +360,6 @@ impl Builder {
         parker: &Parker,
         shards: usize,
         lanes: usize,
-        driver_runs: bool,
     ) -> Result<Shared<K, V>, BuildError> {
         let shards = (0..shards)
             .map(|_| {
@@ -377,7 +376,6 @@ impl Builder {
             interval: self.interval,
             clock: self.clock.clone(),
             max_pending: self.max_pending,
-            driver_runs,
         }))
     }
 
@@ -394,6 +392,7 @@ impl Builder {
         let weak: Weak<dyn Driven> = Arc::downgrade(&(shared.clone() as Arc<dyn Driven>));
         let virtual_time = self.clock.register(weak);
         let driver = Driver::new(shared.clone(), parker, outlet, virtual_time);
+        shared.life.driver_starts();
         let started = spawn(&self.name, move || driver.run());
         if started.is_err() {
             shared.life.driver_ended();

@@ -60,6 +60,8 @@ where
         // An inline driver stopped in the middle of a batch: the rest has not begun.
         shared.lanes[0].push(self.due.drain(..));
         shared.life.driver_ended();
+        // The callback goes with the driver: its own `Drop` still runs on a thread of the wheel.
+        drop(self);
     }
 
     /// Fires the earliest tick that is due, or sleeps if none is.
@@ -74,7 +76,7 @@ where
         let bound = self.shared.apply_all();
         if bound <= now && room > 0 {
             // Nothing may be due at the bound; then this raises it.
-            self.shared.fire(bound, room.min(BATCH), &mut self.due);
+            self.shared.fire(bound, BATCH, room, &mut self.due);
             self.outlet.hand_out(&self.shared, &mut self.due);
             return;
         }

@@ -166,12 +166,14 @@ fn spawn<K, V>(
 }
 
 /// The life of a pool's thread.
-pub(crate) fn work<K, V>(shared: &Shared<K, V>, lane: &Ready<K, V>, callback: &Callback<K, V>) {
+pub(crate) fn work<K, V>(shared: &Shared<K, V>, lane: &Ready<K, V>, callback: Callback<K, V>) {
     let _on_behalf = shared.enter();
     while let Some(pair) = lane.begin_waiting() {
-        run(shared, pair, callback);
+        run(shared, pair, &callback);
         lane.end();
     }
+    // Its own `Drop` still runs on a thread of the wheel.
+    drop(callback);
 }
 
 #[cfg(feature = "tokio")]

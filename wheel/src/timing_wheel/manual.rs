@@ -16,6 +16,8 @@ use super::TimingWheel;
 pub struct ManualTimingWheel<K, V> {
     wheel: TimingWheel<K, V>,
     callback: Box<dyn FnMut(K, V) + Send>,
+    /// The tick of the latest turn.
+    turned: u64,
 }
 
 impl<K, V> ManualTimingWheel<K, V>
@@ -24,7 +26,11 @@ where
     V: Send + 'static,
 {
     pub(super) fn new(wheel: TimingWheel<K, V>, callback: Box<dyn FnMut(K, V) + Send>) -> Self {
-        ManualTimingWheel { wheel, callback }
+        ManualTimingWheel {
+            wheel,
+            callback,
+            turned: 0,
+        }
     }
 
     /// Fires everything due at ticks up to `now`, tick by tick, within a tick in the order in which
@@ -37,6 +43,10 @@ where
         let shared = self.wheel.shared().clone();
         let _on_behalf = shared.enter();
         let limit = shared.ticks.at(now);
+        if limit < self.turned {
+            return 0;
+        }
+        self.turned = limit;
         let mut due = Vec::with_capacity(1);
         let mut fired = 0;
         while !shared.is_stopping() {
@@ -45,7 +55,7 @@ where
                 break;
             }
             loop {
-                shared.fire(tick, 1, &mut due);
+                shared.fire(tick, 1, 1, &mut due);
                 let Some(pair) = due.pop() else { break };
                 fired += 1;
                 shared.begun(&pair, now);

@@ -347,7 +347,7 @@ where
     /// # Errors
     /// [`Closed`] after a stop.
     pub fn flush(&self) -> Result<(), Closed> {
-        self.shared().apply_all();
+        self.shared().flush();
         if self.shared().is_stopping() {
             Err(Closed(()))
         } else {
@@ -388,7 +388,8 @@ where
     fn put(&self, key: K, value: V, tick: u64) -> Result<Option<V>, SetError<K, V>> {
         let shared = self.shared();
         if shared.near_limit() {
-            shared.apply_all();
+            // Also what the driver is just applying: a removal sent before makes room.
+            shared.flush();
         }
         let (shard, hash) = shared.place(&key);
         let Some(mut state) = shared.open(shard) else {

@@ -31,6 +31,7 @@ struct State<K, V> {
     running: usize,
     closed: bool,
     /// Whether a lane task is under way that will come back for more, see `claim`.
+    #[cfg(feature = "tokio")]
     claimed: bool,
     /// The reader of the stream, if it waits.
     waker: Option<Waker>,
@@ -43,6 +44,7 @@ impl<K, V> Ready<K, V> {
                 queue: VecDeque::new(),
                 running: 0,
                 closed: false,
+                #[cfg(feature = "tokio")]
                 claimed: false,
                 waker: None,
             }),
@@ -76,6 +78,7 @@ impl<K, V> Ready<K, V> {
 
     /// Takes the next pair, whose callback has begun with this; `None` when there is none or the
     /// queue is closed.
+    #[cfg(feature = "tokio")]
     pub(crate) fn begin(&self) -> Option<Pair<K, V>> {
         let mut state = self.state.lock();
         if state.closed {
@@ -162,5 +165,33 @@ impl<K, V> Ready<K, V> {
             self.idle.wait(&mut state);
         }
         std::mem::take(&mut state.queue)
+    }
+}
+
+#[cfg(all(test, not(wheelhouse_loom)))]
+mod tests {
+    use super::*;
+
+    fn pair(key: u8) -> Pair<u8, ()> {
+        Pair {
+            tick: 1,
+            key,
+            value: (),
+        }
+    }
+
+    #[test]
+    fn nothing_begins_after_close_and_nothing_is_lost() {
+        let ready = Ready::new();
+        ready.push([pair(1), pair(2)]);
+        let begun = ready.begin_waiting().expect("two are queued");
+        assert_eq!(begun.key, 1);
+        ready.end();
+        ready.close();
+        assert!(ready.begin_waiting().is_none());
+        ready.push([pair(3)]);
+        assert!(ready.begin_waiting().is_none());
+        let rest: Vec<u8> = ready.take_rest().iter().map(|pair| pair.key).collect();
+        assert_eq!(rest, [2, 3]);
     }
 }

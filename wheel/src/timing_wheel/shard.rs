@@ -22,9 +22,7 @@
 
 use std::mem;
 
-use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::{Channel, Mutex, MutexGuard};
+use crate::sync::{Channel, Mutex, MutexGuard, Word};
 use crate::wheel::Wheel;
 
 use super::index::Index;
@@ -105,9 +103,9 @@ pub(crate) struct Shard<K, V> {
     channel: Channel<Command<K, V>>,
     capacity: usize,
     /// I3. Its own line apart from the lock would not help: it changes when the lock is held.
-    queued: AtomicU64,
+    queued: Word,
     /// I2.
-    next: AtomicU64,
+    next: Word,
     state: Mutex<State<K, V>>,
 }
 
@@ -129,8 +127,8 @@ impl<K: Eq, V> Shard<K, V> {
         Shard {
             channel: Channel::bounded(capacity),
             capacity,
-            queued: AtomicU64::new(NEVER),
-            next: AtomicU64::new(NEVER),
+            queued: Word::new(NEVER),
+            next: Word::new(NEVER),
             state: Mutex::new(State {
                 wheel,
                 index: Index::default(),
@@ -157,8 +155,8 @@ impl<K: Eq, V> Shard<K, V> {
     pub(crate) fn lower_queued(&self, tick: u64) {
         // SeqCst: the other sides are the store in `apply_channel` (I3) and the driver's look at
         // the shards before it sleeps (alarm.rs).
-        if tick < self.queued.load(SeqCst) {
-            self.queued.fetch_min(tick, SeqCst);
+        if tick < self.queued.load() {
+            self.queued.fetch_min(tick);
         }
     }
 
@@ -166,7 +164,7 @@ impl<K: Eq, V> Shard<K, V> {
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         // SeqCst: step 4 of alarm.rs.
-        self.queued.load(SeqCst).min(self.next.load(SeqCst))
+        self.queued.load().min(self.next.load())
     }
 
     /// Whether commands wait in the channel.
@@ -183,12 +181,12 @@ impl<K: Eq, V> Shard<K, V> {
     /// Applies every command sent before this call. At most a channel full: those that come
     /// meanwhile are somebody else's.
     pub(crate) fn apply_channel(&self, state: &mut State<K, V>) {
-        if state.closed || (self.queued.load(SeqCst) == NEVER && !self.has_commands()) {
+        if state.closed || (self.queued.load() == NEVER && !self.has_commands()) {
             return;
         }
         // I3: raised before the first command is taken. Also when the channel is empty: a sender
         // whose command was taken before it lowered `queued` leaves a deadline without a command.
-        self.queued.store(NEVER, SeqCst);
+        self.queued.store(NEVER);
         let mut batch = mem::take(&mut state.batch);
         let mut left = self.capacity;
         while left > 0 {
@@ -250,15 +248,15 @@ impl<K: Eq, V> Shard<K, V> {
     #[inline]
     pub(crate) fn lower_next(&self, tick: u64) {
         // SeqCst: step 1 of alarm.rs. Written only under the lock, so load and store are one step.
-        if tick < self.next.load(SeqCst) {
-            self.next.store(tick, SeqCst);
+        if tick < self.next.load() {
+            self.next.store(tick);
         }
     }
 
     /// Makes I2 exact. Under the lock.
     pub(crate) fn refresh(&self, state: &mut State<K, V>) -> u64 {
         let next = state.wheel.next_due().unwrap_or(NEVER);
-        self.next.store(next, SeqCst);
+        self.next.store(next);
         next
     }
 

@@ -5,15 +5,15 @@ use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use foldhash::fast::RandomState;
 
 use crate::clock::{Clock, Driven};
-use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, Word};
 
 use super::alarm::Alarm;
 use super::ready::Ready;
@@ -54,9 +54,10 @@ struct Limit {
     slack: usize,
 }
 
+/// Figures that are only shown: no hand-shake rests on them, so they stay out of the loom models.
 #[derive(Default)]
 struct Tally {
-    lateness: Mutex<Option<Lateness>>,
+    lateness: parking_lot::Mutex<Option<Lateness>>,
     drained: AtomicU64,
     returned: AtomicU64,
     dropped: AtomicU64,
@@ -66,11 +67,14 @@ struct Tally {
 
 /// Where a wheel is between its start and its end.
 pub(crate) struct Life {
-    /// Set once, by the first stop. SeqCst: its other side is the driver's look before it sleeps.
-    stopping: AtomicBool,
+    /// [`RUNNING`], then [`STOPPING`] from the first stop on.
+    stopping: Word,
     state: Mutex<LifeState>,
     changed: Condvar,
 }
+
+const RUNNING: u64 = 0;
+const STOPPING: u64 = 1;
 
 struct LifeState {
     driver_runs: bool,
@@ -90,7 +94,8 @@ enum Collection {
 
 crate::sync::thread_local! {
     /// The wheels on whose behalf this thread runs at the moment.
-    static ON_BEHALF: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    #[expect(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
+    static ON_BEHALF: RefCell<Vec<usize>> = RefCell::new(Vec::new());
 }
 
 /// While it lives, the thread counts as one of the wheel's.
@@ -112,7 +117,6 @@ pub(crate) struct Parts<K, V> {
     pub(crate) interval: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) max_pending: usize,
-    pub(crate) driver_runs: bool,
 }
 
 impl<K, V> Shared<K, V> {
@@ -134,7 +138,7 @@ impl<K, V> Shared<K, V> {
             alarm: parts.alarm,
             ticks: Ticks::new(parts.clock.now(), parts.interval),
             clock: parts.clock,
-            life: Life::new(parts.driver_runs),
+            life: Life::new(),
             hasher: RandomState::default(),
             limit: Limit {
                 pending: CachePadded::new(AtomicUsize::new(0)),
@@ -206,7 +210,11 @@ impl<K, V> Shared<K, V> {
 
     /// Whether this thread is one of the wheel's.
     pub(crate) fn on_wheel_thread(&self) -> bool {
-        ON_BEHALF.with(|wheels| wheels.borrow().contains(&self.id()))
+        // A handle may be dropped at the very end of a thread, by the destructor of a thread-local.
+        // No thread of a wheel does that while it is at work for one.
+        ON_BEHALF
+            .try_with(|wheels| wheels.borrow().contains(&self.id()))
+            .unwrap_or(false)
     }
 
     fn id(&self) -> usize {
@@ -278,6 +286,16 @@ impl<K: Eq, V> Shared<K, V> {
         self.limit.pending.load(Relaxed) < self.limit.max
     }
 
+    /// Applies every command sent before. Each lock is taken, also where the channel is empty:
+    /// somebody may be applying what was in it.
+    pub(crate) fn flush(&self) {
+        for shard in &self.shards {
+            if let Some(state) = self.open(shard) {
+                self.finish(shard, state);
+            }
+        }
+    }
+
     /// Applies what is in the channels and returns a lower bound of the next deadline.
     pub(crate) fn apply_all(&self) -> u64 {
         let mut next = NEVER;
@@ -292,7 +310,7 @@ impl<K: Eq, V> Shared<K, V> {
         next
     }
 
-    /// The tick of the earliest deadline, exactly, or [`NEVER`].
+    /// The tick of the earliest deadline, exactly, or [`NEVER`], also when stopped.
     pub(crate) fn next_tick(&self) -> u64 {
         let mut bound = self.apply_all();
         loop {
@@ -309,19 +327,26 @@ impl<K: Eq, V> Shared<K, V> {
                 .map(|shard| shard.earliest())
                 .min()
                 .unwrap_or(NEVER);
-            if exact <= lowest || lowest == NEVER || self.is_stopping() {
+            if self.is_stopping() {
+                return NEVER;
+            }
+            if exact <= lowest || lowest == NEVER {
                 return exact.min(lowest);
             }
             bound = lowest;
         }
     }
 
-    /// Takes at most `limit` due pairs of each shard at `tick`.
-    pub(crate) fn fire(&self, tick: u64, limit: usize, due: &mut Vec<Pair<K, V>>)
+    /// Takes the pairs due at `tick`, at most `batch` of each shard and `room` of all.
+    pub(crate) fn fire(&self, tick: u64, batch: usize, room: usize, due: &mut Vec<Pair<K, V>>)
     where
         K: Hash,
     {
         for shard in self.shards.iter().filter(|shard| shard.earliest() <= tick) {
+            let limit = batch.min(room.saturating_sub(due.len()));
+            if limit == 0 {
+                return;
+            }
             if let Some(mut state) = self.open(shard) {
                 let before = due.len();
                 self.account(&mut state);
@@ -337,7 +362,7 @@ impl<K: Eq, V> Shared<K, V> {
     /// when another call has begun and is not through yet.
     pub(crate) fn close(&self) {
         // SeqCst: the other side is the driver's look before it sleeps.
-        self.life.stopping.store(true, SeqCst);
+        self.life.stopping.store(STOPPING);
         self.lanes.iter().for_each(Ready::close);
         for shard in &self.shards {
             shard.close();
@@ -350,7 +375,7 @@ impl<K: Eq, V> Shared<K, V> {
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.life.stopping.load(SeqCst)
+        self.life.stopping.load() == STOPPING
     }
 
     /// Everything whose callback has not begun, in firing order, for the first caller; later ones
@@ -582,11 +607,11 @@ impl<K, V> Drop for Rest<'_, K, V> {
 }
 
 impl Life {
-    fn new(driver_runs: bool) -> Self {
+    fn new() -> Self {
         Life {
-            stopping: AtomicBool::new(false),
+            stopping: Word::new(RUNNING),
             state: Mutex::new(LifeState {
-                driver_runs,
+                driver_runs: false,
                 collection: Collection::Open,
                 requested: 0,
                 settled: 0,
@@ -620,7 +645,12 @@ impl Life {
         }
     }
 
-    /// The driver has ended.
+    /// The driver is about to start; from now on a stop waits for its end.
+    pub(crate) fn driver_starts(&self) {
+        self.state.lock().driver_runs = true;
+    }
+
+    /// The driver has ended, or did not start.
     pub(crate) fn driver_ended(&self) {
         self.state.lock().driver_runs = false;
         self.changed.notify_all();
