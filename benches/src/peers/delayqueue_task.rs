@@ -42,7 +42,7 @@ enum Command {
 }
 
 impl<const KEYED: bool> KeyedTimers for DelayQueueTask<KEYED> {
-    type Caller<'a> = Sender;
+    type Caller = Sender;
 
     fn start(recorder: &'static Recorder) -> Self {
         let (commands, received) = unbounded_channel();

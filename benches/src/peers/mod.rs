@@ -14,6 +14,7 @@ pub mod tokio_sleep;
 mod wheelhouse;
 pub mod wheelhouse_keyed;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 pub use btree::BTree;
@@ -70,17 +71,33 @@ pub trait Reschedule: TimerStructure {
 }
 
 /// Timers of a running process, named by `u64` keys, whose callback is [`Recorder::fired`].
-pub trait KeyedTimers: Sync + Sized {
+pub trait KeyedTimers: Sized {
     /// What one calling thread holds.
-    type Caller<'a>: Caller + Send
-    where
-        Self: 'a;
+    type Caller: Caller + Send + 'static;
 
     /// Starts whatever threads it needs.
     fn start(recorder: &'static Recorder) -> Self;
 
     /// A handle for one calling thread.
-    fn caller(&self) -> Self::Caller<'_>;
+    fn caller(&self) -> Self::Caller;
+
+    /// Runs `step` with the numbers 0..count on each of the callers, a thread each, and returns
+    /// when all are done; `step` gets the caller, its place among them and the number.
+    fn drive<S>(&self, callers: Vec<Self::Caller>, count: u64, step: S)
+    where
+        S: Fn(&mut Self::Caller, u64, u64) + Clone + Send + 'static,
+    {
+        thread::scope(|scope| {
+            for (place, mut caller) in (0..).zip(callers) {
+                let step = step.clone();
+                scope.spawn(move || {
+                    for number in 0..count {
+                        step(&mut caller, place, number);
+                    }
+                });
+            }
+        });
+    }
 
     /// Returns when every operation that the callers have published has been applied.
     fn flush(&self);

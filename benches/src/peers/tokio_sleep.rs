@@ -1,7 +1,9 @@
 //! `tokio_sleep`: one task per timer, `tokio::spawn` and `sleep_until`.
 //!
-//! Settings: a multi-thread runtime with one worker per core, without I/O. The task is no larger
-//! than the sleep, the key, the value and two pointers. A timer has no handle but its task's, so to
+//! Settings: a multi-thread runtime with one worker per core, without I/O. The callers are tasks on
+//! the workers that yield after 64 operations, so that what they spawn goes to the worker's own
+//! queue and is polled while it is in the cache: a third faster than spawning from threads outside.
+//! The timer's task is no larger than the sleep, the key, the value, a pointer and two flags. A timer has no handle but its task's, so to
 //! move one is to abort its task and to spawn another, and to remove one is to abort its task; with
 //! `KEYED` each calling thread keeps the abort handles of its own timers in a map of its own, which
 //! no other thread contends for, and without it (workloads that only set) there is no map.
@@ -18,10 +20,13 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep_until;
 
 use super::{Caller, KeyedTimers, Left, Recorder};
+
+/// Operations after which a caller lets its worker turn to the tasks it has spawned.
+const YIELD_AFTER: u64 = 64;
 
 /// The adapter.
 #[derive(Debug)]
@@ -44,7 +49,7 @@ struct Shared {
 }
 
 impl<const KEYED: bool> KeyedTimers for TokioSleep<KEYED> {
-    type Caller<'a> = Spawner<KEYED>;
+    type Caller = Spawner<KEYED>;
 
     fn start(recorder: &'static Recorder) -> Self {
         let workers = thread::available_parallelism().map_or(2, usize::from);
@@ -72,6 +77,29 @@ impl<const KEYED: bool> KeyedTimers for TokioSleep<KEYED> {
             handles: HashMap::default(),
             spawned: 0,
             aborted: 0,
+        }
+    }
+
+    fn drive<S>(&self, callers: Vec<Spawner<KEYED>>, count: u64, step: S)
+    where
+        S: Fn(&mut Spawner<KEYED>, u64, u64) + Clone + Send + 'static,
+    {
+        let callers = (0..).zip(callers).map(|(place, mut caller)| {
+            let step = step.clone();
+            self.runtime.spawn(async move {
+                for number in 0..count {
+                    step(&mut caller, place, number);
+                    if number % YIELD_AFTER == YIELD_AFTER - 1 {
+                        yield_now().await;
+                    }
+                }
+            })
+        });
+        let callers: Vec<_> = callers.collect();
+        for caller in callers {
+            self.runtime
+                .block_on(caller)
+                .expect("the callers do not panic");
         }
     }
 

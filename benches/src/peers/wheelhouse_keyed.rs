@@ -1,8 +1,8 @@
 //! `wheelhouse_keyed`: `wheelhouse_wheel::TimingWheel<u64, u64>`.
 //!
 //! Settings: the defaults, written out: 1 ms interval, 512 slots, 16 shards, channels of 64
-//! commands, at most 16 777 216 pending, callbacks inline on the driver. Callers share one handle by
-//! reference.
+//! commands, at most 16 777 216 pending, callbacks inline on the driver. Each caller has a
+//! handle of its own.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::{Caller, KeyedTimers, Left, Recorder};
 pub struct WheelhouseKeyed(TimingWheel<u64, u64>);
 
 impl KeyedTimers for WheelhouseKeyed {
-    type Caller<'a> = Borrowed<'a>;
+    type Caller = Handle;
 
     fn start(recorder: &'static Recorder) -> Self {
         let built = TimingWheel::builder()
@@ -30,8 +30,8 @@ impl KeyedTimers for WheelhouseKeyed {
         Self(built.expect("the default settings are accepted"))
     }
 
-    fn caller(&self) -> Borrowed<'_> {
-        Borrowed(&self.0)
+    fn caller(&self) -> Handle {
+        Handle(self.0.clone())
     }
 
     fn flush(&self) {
@@ -51,9 +51,9 @@ const RUNS: &str = "the wheel takes operations until it is stopped";
 
 /// One calling thread's side.
 #[derive(Debug)]
-pub struct Borrowed<'a>(&'a TimingWheel<u64, u64>);
+pub struct Handle(TimingWheel<u64, u64>);
 
-impl Caller for Borrowed<'_> {
+impl Caller for Handle {
     #[inline]
     fn set(&mut self, key: u64, value: u64, delay: Duration) {
         self.0.set_timer(key, value, delay).expect(RUNS);

@@ -4,6 +4,8 @@
 //! one flush at the end and none in between. What has fired and what is left are counted and summed
 //! after the clock has stopped.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,25 +25,18 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Two threads set `n` fresh keys between them, delays uniform in 60–120 s.
 pub(super) fn set2<T: KeyedTimers>(load: &Load) -> Outcome {
     let each = load.n / CALLERS;
-    let delays: Vec<Vec<Duration>> = (0..CALLERS as u64)
-        .map(|caller| {
-            let mut rng = StdRng::seed_from_u64(load.seed * 1_000 + caller);
-            uniform(&mut rng, each, 60_000..=120_000)
-        })
+    let mut rng = StdRng::seed_from_u64(load.seed);
+    let delays: Arc<[Duration]> = (0..each * CALLERS)
+        .map(|_| Duration::from_millis(rng.random_range(60_000..=120_000)))
         .collect();
     let recorder = Recorder::counting();
     let timers = T::start(recorder);
 
     let began = Instant::now();
-    thread::scope(|scope| {
-        for (thread, delays) in (0..).zip(&delays) {
-            let mut caller = timers.caller();
-            scope.spawn(move || {
-                for (key, &delay) in (thread * each as u64..).zip(delays) {
-                    caller.set(key, key, delay);
-                }
-            });
-        }
+    let callers = (0..CALLERS).map(|_| timers.caller()).collect();
+    timers.drive(callers, each as u64, move |caller, place, number| {
+        let key = place * each as u64 + number;
+        caller.set(key, key, delays[key as usize]);
     });
     timers.flush();
     let spent = began.elapsed();
@@ -60,14 +55,12 @@ pub(super) fn goshape<T: KeyedTimers>(load: &Load) -> Outcome {
     let timers = T::start(recorder);
 
     let began = Instant::now();
-    let mut caller = timers.caller();
-    for i in 0..iterations {
+    timers.drive(vec![timers.caller()], iterations, move |caller, _, i| {
         caller.set(i, i, second);
         caller.set(iterations + i, iterations + i, second);
         caller.move_to(i, Duration::from_secs(i + 1));
         caller.remove(i);
-    }
-    drop(caller);
+    });
     timers.flush();
     let spent = began.elapsed();
 
@@ -85,7 +78,7 @@ pub(super) fn refresh<T: KeyedTimers>(load: &Load) -> Outcome {
     let minute = Duration::from_secs(60);
     // In a smoke run the timers would fire soon if the moves were not applied.
     let first = if load.smoke {
-        Duration::from_millis(200)
+        Duration::from_millis(500)
     } else {
         minute
     };
@@ -93,8 +86,8 @@ pub(super) fn refresh<T: KeyedTimers>(load: &Load) -> Outcome {
     let timers = T::start(recorder);
     let mut callers: Vec<_> = (0..CALLERS).map(|_| timers.caller()).collect();
     let first_due = Instant::now() + first;
-    for (thread, caller) in (0..).zip(&mut callers) {
-        for key in thread * each..(thread + 1) * each {
+    for (place, caller) in (0..).zip(&mut callers) {
+        for key in place * each..(place + 1) * each {
             caller.set(key, key, first);
         }
         caller.publish();
@@ -102,16 +95,8 @@ pub(super) fn refresh<T: KeyedTimers>(load: &Load) -> Outcome {
     timers.flush();
 
     let began = Instant::now();
-    thread::scope(|scope| {
-        for (thread, mut caller) in (0..).zip(callers) {
-            scope.spawn(move || {
-                for _ in 0..rounds {
-                    for key in thread * each..(thread + 1) * each {
-                        caller.move_to(key, minute);
-                    }
-                }
-            });
-        }
+    timers.drive(callers, each * rounds, move |caller, place, number| {
+        caller.move_to(place * each + number % each, minute);
     });
     timers.flush();
     let spent = began.elapsed();
@@ -129,25 +114,15 @@ pub(super) fn refresh<T: KeyedTimers>(load: &Load) -> Outcome {
 /// One thread sets `n` timers due uniformly 5–15 s after their calls; lateness is callback start
 /// minus due.
 pub(super) fn late<T: KeyedTimers>(load: &Load) -> Outcome {
-    let (delays, _) = late_delays(load);
+    let delays = late_delays(load);
     let recorder = Recorder::lateness();
     let cpu_before = proc::cpu_time();
     let timers = T::start(recorder);
+    let values = set_late(&timers, recorder, &delays);
 
-    let (mut values, mut last_due) = (0, Instant::now());
-    let mut caller = timers.caller();
-    for (key, &delay) in (0..).zip(&delays) {
-        let due = Instant::now() + delay;
-        let value = recorder.value_of(due);
-        values += value;
-        last_due = last_due.max(due);
-        caller.set_due(key, value, due, delay);
-    }
-    drop(caller);
-    timers.flush();
-
-    thread::sleep(last_due.saturating_duration_since(Instant::now()));
     let set = load.n as u64;
+    thread::sleep(delays.longest);
+    let last_due = Instant::now();
     while recorder.count() < set && last_due.elapsed() < GRACE {
         thread::sleep(Duration::from_millis(20));
     }
@@ -185,26 +160,20 @@ pub(super) fn late_bytes<T: KeyedTimers>(load: &Load) -> Outcome {
     let live_bytes = load.live_bytes.ok_or_else(|| {
         Wrong("bytes are counted by versus-counted, which gives the means".to_owned())
     })?;
-    let (delays, shortest) = late_delays(load);
+    let delays = late_delays(load);
     let recorder = Recorder::lateness();
 
     let before = live_bytes();
     let began = Instant::now();
     let timers = T::start(recorder);
-    let mut caller = timers.caller();
-    for (key, &delay) in (0..).zip(&delays) {
-        let due = Instant::now() + delay;
-        caller.set_due(key, recorder.value_of(due), due, delay);
-    }
-    drop(caller);
-    timers.flush();
+    set_late(&timers, recorder, &delays);
     let grown = live_bytes() - before;
 
     // Some would have been freed already.
-    if began.elapsed() >= shortest {
+    if began.elapsed() >= delays.shortest {
         return Err(Wrong(format!(
-            "{} timers took longer to set than the shortest delay, {shortest:?}",
-            load.n
+            "{} timers took longer to set than the shortest delay, {:?}",
+            load.n, delays.shortest
         )));
     }
     let left = timers.stop();
@@ -223,12 +192,10 @@ pub(super) fn idle<T: KeyedTimers>(load: &Load) -> Outcome {
     let recorder = Recorder::counting();
     let others = proc::threads();
     let timers = T::start(recorder);
-    let mut caller = timers.caller();
     let set = load.n as u64;
-    for key in 0..set {
+    timers.drive(vec![timers.caller()], set, |caller, _, key| {
         caller.set(key, key, Duration::from_secs(3_600));
-    }
-    drop(caller);
+    });
     timers.flush();
     thread::sleep(settle);
 
@@ -246,24 +213,46 @@ pub(super) fn idle<T: KeyedTimers>(load: &Load) -> Outcome {
     ])
 }
 
-/// The delays of `late`, and the shortest of them that can occur.
-fn late_delays(load: &Load) -> (Vec<Duration>, Duration) {
+/// The delays of `late`.
+struct LateDelays {
+    each: Arc<[Duration]>,
+    /// No delay is shorter.
+    shortest: Duration,
+    /// No delay is longer.
+    longest: Duration,
+}
+
+fn late_delays(load: &Load) -> LateDelays {
     let (shortest, longest) = if load.smoke {
         (300, 600)
     } else {
         (5_000, 15_000)
     };
     let mut rng = StdRng::seed_from_u64(load.seed);
-    let delays = (0..load.n)
-        .map(|_| Duration::from_micros(rng.random_range(shortest * 1_000..=longest * 1_000)))
-        .collect();
-    (delays, Duration::from_millis(shortest))
+    LateDelays {
+        each: (0..load.n)
+            .map(|_| Duration::from_micros(rng.random_range(shortest * 1_000..=longest * 1_000)))
+            .collect(),
+        shortest: Duration::from_millis(shortest),
+        longest: Duration::from_millis(longest),
+    }
 }
 
-fn uniform(rng: &mut StdRng, count: usize, millis: std::ops::RangeInclusive<u64>) -> Vec<Duration> {
-    (0..count)
-        .map(|_| Duration::from_millis(rng.random_range(millis.clone())))
-        .collect()
+/// Sets the timers of `late`, flushes, and gives the sum of their values.
+fn set_late<T: KeyedTimers>(timers: &T, recorder: &'static Recorder, delays: &LateDelays) -> u64 {
+    let values = Arc::new(AtomicU64::new(0));
+    let (each, sum) = (Arc::clone(&delays.each), Arc::clone(&values));
+    let count = each.len() as u64;
+    timers.drive(vec![timers.caller()], count, move |caller, _, key| {
+        let delay = each[key as usize];
+        let due = Instant::now() + delay;
+        let value = recorder.value_of(due);
+        // One caller adds; `drive` has joined it before the sum is read.
+        sum.fetch_add(value, Relaxed);
+        caller.set_due(key, value, due, delay);
+    });
+    timers.flush();
+    values.load(Relaxed)
 }
 
 fn mops(operations: u64, spent: Duration) -> Sample {
