@@ -36,7 +36,8 @@ pub(super) fn index_of(entry: Entry) -> u32 {
 }
 
 const SMALL_ENTRIES: usize = 7;
-const BIG_ENTRIES: usize = 31;
+/// Entries of a chunk at most.
+pub(super) const BIG_ENTRIES: usize = 31;
 
 /// Room for the entries of any chunk.
 pub(super) type Buffer = [Entry; BIG_ENTRIES];

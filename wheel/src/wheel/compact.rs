@@ -1,74 +1,68 @@
 //! Giving memory back: sweeping dead entries, moving nodes together,
 //! numbering stamps anew.
 //!
-//! All of it rebuilds: fresh storage is filled from the old, which is then
-//! freed. None of it runs user code or changes what the wheel does, so it may
+//! Nodes move within their storage, slots are rebuilt: fresh ones are filled
+//! from the old, which are then freed. None of it runs user code or changes what the wheel does, so it may
 //! run between any two operations, also inside a callback.
 
 use std::mem;
 
-use super::chain::{Buffer, Entry, entry, filed_of, index_of};
+use super::chain::{BIG_ENTRIES, Buffer, Entry, entry, filed_of, index_of};
 use super::moved::Moved;
-use super::node::Node;
+use super::node::{Gathered, Nodes};
 use super::{NONE, TimerKey, Wheel};
 
 /// Dead entries that are not worth a sweep however few timers there are.
 const FEW: usize = 1024;
 
-/// Says in a map of old to new indices that there was no timer.
-const GONE: u32 = u32::MAX;
-
-/// What a sweep needs of the nodes, in a fraction of their cache lines.
-struct Table {
-    /// Which old indices have a filed timer. Small enough to stay in the cache,
-    /// so that an entry of a vacant node costs no miss.
-    filed: Vec<u64>,
-    /// For each old index the tick its timer is filed under, and its new index.
-    entries: Vec<Entry>,
+/// Decides which entries live on, and under which index.
+struct Survivors<'a, T, F> {
+    nodes: &'a Nodes<T>,
+    /// Old indices whose entry has not been found yet. Small enough to stay in
+    /// the cache, so that an entry of a vacant node costs no miss.
+    awaited: Vec<u64>,
+    /// The new index of a live node.
+    index: F,
+    /// There is no dead entry, so nothing has to be looked up.
+    all_alive: bool,
 }
 
-impl Table {
-    fn new(nodes: u32) -> Self {
-        let nodes = nodes as usize;
-        Self {
-            filed: vec![0; nodes.div_ceil(64)],
-            entries: vec![entry(0, GONE); nodes],
-        }
-    }
-
-    /// Notes the new index of a live node, and the tick it is filed under.
-    #[inline]
-    fn note(&mut self, old: u32, filed: Option<u32>, new: u32) {
-        self.entries[old as usize] = entry(filed.unwrap_or(0), new);
-        if filed.is_some() {
-            self.filed[old as usize / 64] |= 1 << (old % 64);
-        }
-    }
-
+impl<T, F: Fn(u32) -> u32> Survivors<'_, T, F> {
     /// Puts what becomes of `old` entries into `new`, without the dead ones
-    /// and those claimed before; returns their number.
+    /// and those found before; returns their number.
     ///
     /// Which entries are dead is beyond any branch predictor, so each is
     /// written and only the count depends on it.
     #[inline]
     fn claim(&mut self, old: &[Entry], new: &mut Buffer) -> usize {
-        let mut filed = 0;
-        for &old in old {
-            let index = index_of(old) as usize;
-            new[filed] = old;
-            filed += (self.filed[index / 64] >> (index % 64) & 1) as usize;
+        if self.all_alive {
+            for (new, &old) in new.iter_mut().zip(old) {
+                *new = entry(filed_of(old), (self.index)(index_of(old)));
+            }
+            return old.len();
         }
-        // Loads the rows, all misses at once.
-        let rows = new[..filed].iter();
-        let rows = rows.map(|&old| self.entries[index_of(old) as usize]);
-        std::hint::black_box(rows.fold(0, |sum, row| sum ^ row));
+        let mut awaited = 0;
+        for &old in old {
+            let index = index_of(old);
+            new[awaited] = old;
+            awaited += (self.awaited[index as usize / 64] >> (index % 64) & 1) as usize;
+        }
+        let mut indices = [0; BIG_ENTRIES];
+        for (new, index) in new[..awaited].iter().zip(&mut indices) {
+            *index = (self.index)(index_of(*new));
+        }
+        // Loads the nodes, all misses at once.
+        let heads = indices[..awaited].iter().map(|&index| &self.nodes[index]);
+        std::hint::black_box(heads.fold(0, |sum, node| sum ^ node.generation()));
         let mut claimed = 0;
-        for i in 0..filed {
-            let old = new[i];
-            let row = &mut self.entries[index_of(old) as usize];
-            let (index, alive) = (index_of(*row), filed_of(*row) == filed_of(old));
-            let alive = alive & (index != GONE);
-            *row = if alive { entry(0, GONE) } else { *row };
+        for i in 0..awaited {
+            let (old, index) = (new[i], indices[i]);
+            let alive = self.nodes[index].filed() == Some(filed_of(old));
+            let word = &mut self.awaited[index_of(old) as usize / 64];
+            let bit = 1 << (index_of(old) % 64);
+            // Checked once more: the same entry may be there twice.
+            let alive = alive & (*word & bit != 0);
+            *word &= if alive { !bit } else { u64::MAX };
             new[claimed] = entry(filed_of(old), index);
             claimed += usize::from(alive);
         }
@@ -95,20 +89,17 @@ impl<T> Wheel<T> {
 
     /// Drops every dead entry.
     #[cold]
+    #[inline(never)]
     pub(super) fn sweep(&mut self) {
         self.stats.sweeps += 1;
         self.file_newest();
-        let mut table = Table::new(self.nodes.used());
-        for (index, node) in self.nodes.iter() {
-            if node.filed().is_some() {
-                table.note(index, node.filed(), index);
-            }
-        }
-        self.rebuild_slots(table);
+        let awaited = self.nodes.live_words();
+        self.rebuild_slots(awaited, |old| old);
     }
 
     /// Sweeps, and moves nodes together under forwarded keys.
     #[cold]
+    #[inline(never)]
     pub(super) fn compact_keyed(&mut self) {
         self.stats.compactions += 1;
         if self.era == u32::MAX {
@@ -119,34 +110,27 @@ impl<T> Wheel<T> {
         self.file_newest();
         let mut moved = Moved::with_capacity(self.nodes.len());
         let before = mem::take(&mut self.moved);
-        let mut old = mem::take(&mut self.nodes);
-        let mut table = Table::new(old.used());
-        // Timers that an earlier compaction moved come first: their keys are of
-        // older eras, and their places are in the order of those keys (I8).
-        for (place, key) in (0..).zip(before.iter()) {
-            let node = &mut old[place];
-            if node.generation() == 0 && node.is_live() {
-                let node = mem::replace(node, Node::FRESH);
-                moved.push(key);
-                self.adopt(node, place, &mut table);
-            }
-        }
-        drop(before);
         let era = self.era;
-        old.consume(|index, node| {
-            let generation = node.generation();
-            moved.push(TimerKey {
-                era,
-                index,
-                generation,
+        // Timers that an earlier compaction moved are the early ones: their
+        // keys are of older eras, their places in the order of those keys (I8).
+        let early = before.len() as u32;
+        let gathered = self.nodes.gather(early, |index, generation| {
+            moved.push(if generation == 0 && index < early {
+                before.key(index)
+            } else {
+                TimerKey {
+                    era,
+                    index,
+                    generation,
+                }
             });
-            self.adopt(node, index, &mut table);
         });
+        drop(before);
         moved.finish();
         self.moved = moved;
         self.era += 1;
-        self.remap_due(&table);
-        self.rebuild_slots(table);
+        self.remap_due(&gathered);
+        self.rebuild_slots(gathered.live_words(), |old| gathered.index(old));
     }
 
     /// Sweeps, and moves nodes together. `moved` gets the new index for each
@@ -154,31 +138,33 @@ impl<T> Wheel<T> {
     pub(crate) fn compact_raw(&mut self, moved: impl FnOnce(&[u32])) {
         self.stats.compactions += 1;
         self.file_newest();
-        let old = mem::take(&mut self.nodes);
-        let mut table = Table::new(old.used());
-        old.consume(|index, node| self.adopt(node, index, &mut table));
-        let map: Vec<u32> = table.entries.iter().map(|&entry| index_of(entry)).collect();
-        self.remap_due(&table);
-        self.rebuild_slots(table);
+        let mut map = vec![u32::MAX; self.nodes.used() as usize];
+        let mut next = 0;
+        let gathered = self.nodes.gather(0, |old, _| {
+            map[old as usize] = next;
+            next += 1;
+        });
+        self.remap_due(&gathered);
+        self.rebuild_slots(gathered.live_words(), |old| gathered.index(old));
         moved(&map);
     }
 
-    /// Moves a live node to the next place and notes that in the table.
-    fn adopt(&mut self, node: Node<T>, old: u32, table: &mut Table) {
-        let filed = node.filed();
-        let index = self.nodes.append(node);
-        table.note(old, filed, index);
-    }
-
-    /// Fills fresh slots with the entries that the table knows, once each.
-    fn rebuild_slots(&mut self, mut table: Table) {
+    /// Fills fresh slots with the entries of filed nodes, once each. `awaited`
+    /// has the old indices of live nodes, `index` gives the new ones.
+    fn rebuild_slots(&mut self, awaited: Vec<u64>, index: impl Fn(u32) -> u32) {
         let fresh = self.slots.emptied();
         let old = mem::replace(&mut self.slots, fresh);
         let slots = &mut self.slots;
+        let mut survivors = Survivors {
+            nodes: &self.nodes,
+            awaited,
+            index,
+            all_alive: self.garbage == 0,
+        };
         let mut dropped = 0;
         old.for_each(|place, entries| {
             let mut new = [0; _];
-            let claimed = table.claim(entries, &mut new);
+            let claimed = survivors.claim(entries, &mut new);
             dropped += entries.len() - claimed;
             for &new in &new[..claimed] {
                 match place {
@@ -193,11 +179,12 @@ impl<T> Wheel<T> {
     }
 
     /// Points what is left in the due list at new indices.
-    fn remap_due(&mut self, table: &Table) {
+    fn remap_due(&mut self, gathered: &Gathered) {
         let left = &self.due[self.due_next..];
         let due = left.iter().filter_map(|&due| {
-            let new = index_of(table.entries[index_of(due) as usize]);
-            (new != GONE).then(|| entry(filed_of(due), new))
+            let old = index_of(due);
+            let live = gathered.contains(old);
+            live.then(|| entry(filed_of(due), gathered.index(old)))
         });
         self.due = due.collect();
         self.due_next = 0;

@@ -32,6 +32,7 @@ mod iter;
 mod levels;
 mod moved;
 mod node;
+mod ranks;
 mod segments;
 mod slots;
 mod validate;

@@ -14,6 +14,7 @@
 
 use std::mem;
 
+use super::ranks::{Ranks, members};
 use super::segments::Segments;
 
 /// Ends the free list.
@@ -125,6 +126,37 @@ impl<T> Node<T> {
 #[repr(align(64))]
 struct Block<T>([Node<T>; BLOCK]);
 
+/// Where nodes were before they were moved together. The new index of an early
+/// one is its rank; the late ones come behind all early ones.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    early: Ranks,
+    late: Ranks,
+}
+
+impl Gathered {
+    /// The new index of a node that was live.
+    #[inline]
+    pub(super) fn index(&self, old: u32) -> u32 {
+        if self.early.contains(old) {
+            self.early.rank(old)
+        } else {
+            self.early.len() + self.late.rank(old)
+        }
+    }
+
+    /// Whether a node was live.
+    pub(super) fn contains(&self, old: u32) -> bool {
+        self.late.contains(old) || self.early.contains(old)
+    }
+
+    /// A bit for each node there was, set when it was live.
+    pub(super) fn live_words(&self) -> Vec<u64> {
+        let early = self.early.words().chain(std::iter::repeat(0));
+        self.late.words().zip(early).map(|(a, b)| a | b).collect()
+    }
+}
+
 /// All nodes of a wheel.
 #[derive(Debug)]
 pub(super) struct Nodes<T> {
@@ -188,18 +220,105 @@ impl<T> Nodes<T> {
         (0..self.fresh).zip(nodes)
     }
 
-    /// Takes all nodes in order of index; each segment is freed once walked.
-    #[inline]
-    pub(super) fn consume(self, mut f: impl FnMut(u32, Node<T>)) {
-        let mut index = 0;
-        self.blocks.consume(|block| {
-            for node in &mut block.0 {
-                if node.is_live() {
-                    f(index, mem::replace(node, Node::FRESH));
-                }
-                index += 1;
+    /// Moves all live nodes together, under generation 0, and gives the rest of
+    /// the memory back. Of the indices below `early`, those of generation 0
+    /// come first; otherwise the order stays. Calls `moved` with the old index
+    /// and the old generation of each node, in the new order.
+    ///
+    /// Nodes move within the storage, always to a lower place that is free by
+    /// then: new memory would cost more than all the rest.
+    pub(super) fn gather(&mut self, early: u32, mut moved: impl FnMut(u32, u32)) -> Gathered {
+        let mut gathered = Gathered {
+            early: Ranks::with_capacity(early),
+            late: Ranks::with_capacity(self.fresh),
+        };
+        let words = early.div_ceil(64);
+        for word in 0..words {
+            let (live, first) = self.survey(word, early);
+            gathered.early.push(first);
+            gathered.late.push(live & !first);
+        }
+        let between: Vec<(u32, Node<T>)> = gathered
+            .late
+            .iter()
+            .map(|old| (old, mem::replace(&mut self[old], Node::FRESH)))
+            .collect();
+        let mut next = 0;
+        for old in gathered.early.iter() {
+            moved(old, 0);
+            self.slide(old, next);
+            next += 1;
+        }
+        for (old, node) in between {
+            moved(old, node.generation());
+            self[next] = node;
+            self.slide(next, next);
+            next += 1;
+        }
+        for word in words..self.fresh.div_ceil(64) {
+            let (live, _) = self.survey(word, 0);
+            gathered.late.push(live);
+            for old in members(word, live) {
+                moved(old, self[old].generation());
+                self.slide(old, next);
+                next += 1;
             }
-        });
+        }
+        self.keep(next);
+        gathered
+    }
+
+    /// A bit for each used node, set when it is live.
+    pub(super) fn live_words(&self) -> Vec<u64> {
+        let words = 0..self.fresh.div_ceil(64);
+        words.map(|word| self.survey(word, 0).0).collect()
+    }
+
+    /// Which of 64 nodes are live, and which of these are of generation 0 and
+    /// below `early`.
+    #[inline]
+    fn survey(&self, word: u32, early: u32) -> (u64, u64) {
+        const BLOCKS: usize = 64 / BLOCK;
+        let (mut live, mut unaged) = (0, 0);
+        for i in 0..BLOCKS {
+            let Some(block) = self.blocks.get(word as usize * BLOCKS + i) else {
+                break;
+            };
+            // Without a branch, so that the loads run ahead.
+            for (j, node) in block.0.iter().enumerate() {
+                let bit = i * BLOCK + j;
+                live |= u64::from(node.is_live()) << bit;
+                unaged |= u64::from(node.generation() == 0) << bit;
+            }
+        }
+        let below = match early.saturating_sub(word * 64) {
+            0 => 0,
+            left => u64::MAX >> 64u32.saturating_sub(left),
+        };
+        (live, live & unaged & below)
+    }
+
+    /// Moves a live node to the free place `new`, not above `old`.
+    #[inline]
+    fn slide(&mut self, old: u32, new: u32) {
+        let mut node = mem::replace(&mut self[old], Node::FRESH);
+        if let Node::Filed { generation, .. } | Node::Loose { generation, .. } = &mut node {
+            *generation = 0;
+        }
+        self[new] = node;
+    }
+
+    /// Forgets all nodes but the first `live`, which are all the live ones.
+    fn keep(&mut self, live: u32) {
+        self.blocks.truncate((live as usize).div_ceil(BLOCK));
+        self.free = NONE;
+        self.fresh = live;
+        self.live = live as usize;
+        self.retired = 0;
+        self.note_capacity();
+        for index in live..self.capacity {
+            self[index] = Node::FRESH;
+        }
     }
 
     /// Makes a vacant node live and returns its index and generation.
@@ -222,18 +341,6 @@ impl<T> Nodes<T> {
         (index, generation)
     }
 
-    /// Adds a live node behind all used ones, under generation 0.
-    #[inline]
-    pub(super) fn append(&mut self, mut node: Node<T>) -> u32 {
-        let index = self.freshen();
-        if let Node::Filed { generation, .. } | Node::Loose { generation, .. } = &mut node {
-            *generation = 0;
-        }
-        self[index] = node;
-        self.live += 1;
-        index
-    }
-
     /// Takes a node that was never used.
     #[inline]
     fn freshen(&mut self) -> u32 {
@@ -251,12 +358,15 @@ impl<T> Nodes<T> {
     fn grow(&mut self) {
         self.blocks
             .grow(|| Block(std::array::from_fn(|_| Node::FRESH)));
+        self.note_capacity();
+    }
+
+    fn note_capacity(&mut self) {
         let capacity = self.blocks.capacity() * BLOCK;
         // Indices end before NONE, which `freshen` sees to.
         self.capacity = u32::try_from(capacity).unwrap_or(NONE);
-        if capacity * size_of::<Node<T>>() > SMALL_BYTES {
-            self.sparse = capacity / 4;
-        }
+        let matters = capacity * size_of::<Node<T>>() > SMALL_BYTES;
+        self.sparse = if matters { capacity / 4 } else { 0 };
     }
 
     /// Makes a node vacant if it is what the caller wants, a live one, and

@@ -66,11 +66,14 @@ impl<B> Segments<B> {
         self.segments.iter().flatten()
     }
 
-    /// The items in order, each segment freed once `f` has seen it.
-    #[inline]
-    pub(super) fn consume(self, mut f: impl FnMut(&mut B)) {
-        for mut segment in self.segments {
-            segment.iter_mut().for_each(&mut f);
+    /// Drops all items but the first `items`, and some of their segment.
+    pub(super) fn truncate(&mut self, items: usize) {
+        self.segments.truncate(items.div_ceil(SEGMENT));
+        self.segments.shrink_to_fit();
+        if let [first] = self.segments.as_mut_slice() {
+            let mut kept = std::mem::take(first).into_vec();
+            kept.truncate(items);
+            *first = kept.into_boxed_slice();
         }
     }
 }
@@ -115,8 +118,13 @@ mod tests {
         assert!((0..512).all(|i| segments[i] == i));
         assert_eq!(segments.get(512), None);
         assert!(segments.iter().copied().eq(0..512));
-        let mut consumed = Vec::new();
-        segments.consume(|&mut item| consumed.push(item));
-        assert!(consumed.into_iter().eq(0..512));
+        segments.truncate(129);
+        assert_eq!(segments.capacity(), 256, "a second segment is whole");
+        segments.truncate(5);
+        assert!(segments.iter().copied().eq(0..5));
+        segments.grow(|| 7);
+        assert!(segments.iter().copied().eq([0, 1, 2, 3, 4, 7, 7, 7, 7, 7]));
+        segments.truncate(0);
+        assert_eq!(segments.capacity(), 0);
     }
 }
