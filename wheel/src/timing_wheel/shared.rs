@@ -397,8 +397,9 @@ impl<K: Eq, V> Shared<K, V> {
         }
         // Stable: pairs of one tick stay in the order in which they were touched.
         left.sort_by_key(|pair| pair.tick);
-        // Relaxed: counters that are only shown.
-        self.limit.pending.store(0, Relaxed);
+        // Relaxed: counters that are only shown. The reader of a stream may be about to account for
+        // a pair that it has taken.
+        self.limit.pending.fetch_sub(left.len(), Relaxed);
         self.tally.returned.fetch_add(left.len() as u64, Relaxed);
         self.life.end_collection();
         left.into_iter()
@@ -449,7 +450,7 @@ impl<K: Eq, V> Shared<K, V> {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats {
             set: 0,
-            pending: self.lanes.iter().map(|lane| lane.len() as u64).sum(),
+            pending: 0,
             fired: 0,
             removed: 0,
             moved: 0,
@@ -479,7 +480,6 @@ impl<K: Eq, V> Shared<K, V> {
             stats.removed += counts.removed;
             stats.moved += counts.moved;
             stats.replaced += counts.replaced;
-            stats.pending += state.index.len() as u64;
             stats.relocations += wheel.relocations;
             stats.cascades += wheel.cascades;
             stats.stale += wheel.stale;
@@ -488,6 +488,8 @@ impl<K: Eq, V> Shared<K, V> {
                 self.finish(shard, state);
             }
         }
+        // Every shard is accounted for by now. Relaxed: a figure that is only shown.
+        stats.pending = self.limit.pending.load(Relaxed) as u64;
         stats
     }
 }
