@@ -576,12 +576,11 @@ impl<K: Hash + Eq, V> Shared<K, V> {
 
 impl<K: Eq + Send, V: Send> Driven for Shared<K, V> {
     fn catch_up(&self) {
-        if self.on_wheel_thread() {
-            return;
-        }
         let request = self.life.request();
         self.alarm.wake();
-        self.life.wait_until_settled(request);
+        if !self.on_wheel_thread() {
+            self.life.wait_until_settled(request);
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
