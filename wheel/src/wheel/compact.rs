@@ -241,3 +241,168 @@ impl<T> Wheel<T> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two wheels that are to do the same, whatever they start with.
+    struct Twins {
+        wheels: [Wheel<u64>; 2],
+        keys: Vec<[TimerKey; 2]>,
+        random: u64,
+    }
+
+    impl Twins {
+        fn new(special: Wheel<u64>) -> Self {
+            Self {
+                wheels: [special, Wheel::new()],
+                keys: Vec::new(),
+                random: 1,
+            }
+        }
+
+        fn below(&mut self, limit: u64) -> u64 {
+            self.random = self
+                .random
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(1);
+            (self.random >> 32) % limit
+        }
+
+        /// Does the same to both and compares the results.
+        fn both<R: PartialEq + std::fmt::Debug>(
+            &mut self,
+            mut f: impl FnMut(&mut Wheel<u64>, usize, &[[TimerKey; 2]]) -> R,
+        ) -> R {
+            let [a, b] = &mut self.wheels;
+            let results = [f(a, 0, &self.keys), f(b, 1, &self.keys)];
+            a.validate();
+            b.validate();
+            let [a, b] = results;
+            assert_eq!(a, b);
+            b
+        }
+
+        fn insert(&mut self) {
+            let value = self.keys.len() as u64;
+            let tick = self.wheels[0].tick() + self.below(60);
+            let keys = self
+                .wheels
+                .each_mut()
+                .map(|wheel| wheel.insert(tick, value));
+            self.keys.push(keys);
+        }
+
+        fn step(&mut self) {
+            let chosen = self.below(self.keys.len() as u64 + 1) as usize;
+            let now = self.wheels[0].tick();
+            match self.below(12) {
+                0..4 => self.insert(),
+                4..7 => {
+                    let tick = now + self.below(60);
+                    self.both(|wheel, twin, keys| {
+                        let key = keys.get(chosen)?;
+                        Some(wheel.reschedule(key[twin], tick))
+                    });
+                }
+                7 => {
+                    self.both(|wheel, twin, keys| wheel.remove(keys.get(chosen)?[twin]));
+                }
+                8 => {
+                    self.both(|wheel, _, _| wheel.next_deadline());
+                }
+                9 => {
+                    let to = now + self.below(9);
+                    self.both(|wheel, _, _| {
+                        let expired = wheel.pop_expired(to)?;
+                        Some((expired.deadline, expired.value))
+                    });
+                }
+                10 => {
+                    let to = now + self.below(9);
+                    self.both(|wheel, _, _| {
+                        let mut fired = Vec::new();
+                        wheel.advance(to, |_, e| fired.push((e.deadline, e.value)));
+                        fired
+                    });
+                }
+                _ if self.below(4) == 0 => self.both(|wheel, _, _| wheel.compact()),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn g3_the_order_of_touches_outlives_the_stamps() {
+        for left in (0..150).step_by(5) {
+            let mut special = Wheel::new();
+            special.stamp = u32::MAX - left;
+            let mut twins = Twins::new(special);
+            twins.random = u64::from(left);
+            (0..900).for_each(|_| twins.step());
+            assert!(twins.wheels[0].stamp < 1_000, "numbered anew");
+        }
+    }
+
+    #[test]
+    fn g8_keys_outlive_the_eras() {
+        for left in 0..6 {
+            let mut special = Wheel::new();
+            special.era = u32::MAX - left;
+            let mut twins = Twins::new(special);
+            (0..2_000).for_each(|_| twins.step());
+            assert_eq!(twins.wheels[0].era, u32::MAX);
+            twins.both(|wheel, _, _| wheel.clear());
+            (0..500).for_each(|_| twins.step());
+            twins.both(|wheel, _, _| wheel.drain().map(|e| e.value).collect::<Vec<_>>());
+            (0..500).for_each(|_| twins.step());
+        }
+    }
+
+    #[test]
+    fn g7_without_eras_left_nothing_moves_but_dead_entries_go() {
+        let mut wheel = Wheel::new();
+        wheel.era = u32::MAX;
+        let keys: Vec<_> = (0..5_000).map(|i| wheel.insert(1_000 + i, i)).collect();
+        for &key in &keys[1..] {
+            assert!(wheel.remove(key).is_some());
+        }
+        wheel.compact();
+        wheel.validate();
+        assert_eq!((wheel.garbage, wheel.get(keys[0])), (0, Some(&0)));
+    }
+
+    #[test]
+    fn indices_are_mapped_when_nodes_move() {
+        let mut wheel = Wheel::new();
+        let mut indices: Vec<_> = (0..3_000)
+            .map(|i| (wheel.insert_raw(1 + i % 50, i), i))
+            .collect();
+        indices
+            .retain(|&(index, value)| value.is_multiple_of(7) || wheel.remove_raw(index) != value);
+        // In the middle of a tick: the due list holds indices too.
+        let (first, ..) = wheel.pop_raw(3).expect("something is due");
+        indices.retain(|&(index, _)| index != first);
+        assert!(wheel.wants_compact());
+        wheel.compact_raw(|map| {
+            for (index, _) in &mut indices {
+                *index = map[*index as usize];
+            }
+            let gone = map.iter().filter(|&&new| new == u32::MAX);
+            assert_eq!(gone.count() + indices.len(), map.len());
+        });
+        wheel.validate();
+        assert!(!wheel.wants_compact());
+        for &(index, value) in &indices {
+            assert_eq!(*wheel.value_raw(index), value);
+            assert_eq!(wheel.deadline_raw(index), 1 + value % 50);
+        }
+        let mut fired = 0;
+        while let Some((_, deadline, value)) = wheel.pop_raw(100) {
+            assert_eq!(deadline, 1 + value % 50);
+            fired += 1;
+        }
+        assert_eq!(fired, indices.len());
+    }
+}

@@ -153,18 +153,6 @@ impl Moved {
         }
     }
 
-    /// All keys in order of place, those of dead entries too.
-    pub(super) fn iter(&self) -> impl Iterator<Item = TimerKey> {
-        self.eras.iter().flat_map(|range| {
-            let keys = &self.keys[range.start as usize..range.end as usize];
-            keys.iter().map(|&old| TimerKey {
-                era: range.era,
-                index: (old >> 32) as u32,
-                generation: old as u32,
-            })
-        })
-    }
-
     /// Checks I8.
     pub(super) fn validate(&self, era: u32) {
         let mut end = 0;
@@ -218,7 +206,6 @@ mod tests {
             let index = u32::MAX;
             assert_eq!(moved.place(TimerKey { index, ..key }), None);
         }
-        assert!(moved.iter().eq(all.iter().copied()));
         assert_eq!(Moved::default().place(all[0]), None);
     }
 
