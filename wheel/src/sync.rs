@@ -93,6 +93,10 @@ mod real {
         pub(crate) fn is_empty(&self) -> bool {
             self.receiver.is_empty()
         }
+
+        pub(crate) fn len(&self) -> usize {
+            self.receiver.len()
+        }
     }
 }
 
@@ -266,6 +270,10 @@ mod model {
         pub(crate) fn is_empty(&self) -> bool {
             self.queue.lock().is_empty()
         }
+
+        pub(crate) fn len(&self) -> usize {
+            self.queue.lock().len()
+        }
     }
 }
 
@@ -295,6 +303,7 @@ mod contract {
             assert_eq!(channel.try_send(2), Ok(()));
             assert_eq!(channel.try_send(3), Err(3));
             assert!(!channel.is_empty());
+            assert_eq!(channel.len(), 2);
             assert_eq!(channel.try_recv(), Some(1));
             assert_eq!(channel.try_send(3), Ok(()));
             assert_eq!(channel.try_recv(), Some(2));

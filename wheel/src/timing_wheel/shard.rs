@@ -122,6 +122,13 @@ pub(crate) struct State<K, V> {
     batch: Vec<Command<K, V>>,
 }
 
+impl<K, V> Shard<K, V> {
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, V>> {
+        self.state.lock()
+    }
+}
+
 impl<K: Eq, V> Shard<K, V> {
     pub(crate) fn new(capacity: usize, wheel: Wheel<(K, V)>) -> Self {
         Shard {
@@ -173,9 +180,9 @@ impl<K: Eq, V> Shard<K, V> {
         !self.channel.is_empty()
     }
 
-    #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, V>> {
-        self.state.lock()
+    /// How many commands wait in the channel. While the lock is held it only grows.
+    pub(crate) fn commands(&self) -> usize {
+        self.channel.len()
     }
 
     /// Applies every command sent before this call. At most a channel full: those that come
@@ -187,8 +194,13 @@ impl<K: Eq, V> Shard<K, V> {
         // I3: raised before the first command is taken. Also when the channel is empty: a sender
         // whose command was taken before it lowered `queued` leaves a deadline without a command.
         self.queued.store(NEVER);
+        self.apply_first(state, self.capacity);
+    }
+
+    /// Applies the first commands of the channel, `left` at most. I3 holds whether `queued` was
+    /// raised before or not: then it is lower than it need be.
+    pub(crate) fn apply_first(&self, state: &mut State<K, V>, mut left: usize) {
         let mut batch = mem::take(&mut state.batch);
-        let mut left = self.capacity;
         while left > 0 {
             while batch.len() < STAGE.min(left)
                 && let Some(command) = self.channel.try_recv()
@@ -410,6 +422,17 @@ impl<K: Eq, V> State<K, V> {
         }
     }
 
+    /// Gives memory back after most timers have gone.
+    pub(crate) fn compact(&mut self) {
+        if self.wheel.wants_compact() {
+            let index = &mut self.index;
+            self.wheel
+                .compact_raw(|new_nodes| index.renumber(new_nodes));
+        }
+    }
+}
+
+impl<K, V> State<K, V> {
     /// Takes everything out in firing order.
     pub(crate) fn drain(&mut self, into: &mut Vec<Pair<K, V>>) {
         self.index.clear();
@@ -421,14 +444,5 @@ impl<K: Eq, V> State<K, V> {
                 value,
             }
         }));
-    }
-
-    /// Gives memory back after most timers have gone.
-    pub(crate) fn compact(&mut self) {
-        if self.wheel.wants_compact() {
-            let index = &mut self.index;
-            self.wheel
-                .compact_raw(|new_nodes| index.renumber(new_nodes));
-        }
     }
 }

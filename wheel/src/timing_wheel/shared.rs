@@ -411,12 +411,18 @@ impl<K: Eq, V> Shared<K, V> {
     pub(crate) fn drain(&self, mut f: impl FnMut(K, V)) -> Option<usize> {
         let mut pairs = Vec::new();
         let mut trash = Vec::new();
-        // One instant: every shard is locked before the first is emptied. Nobody else holds two.
+        // Every shard is locked before the first is emptied. Nobody else holds two.
         let mut states = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
-            states.push(self.open(shard)?);
+            let state = shard.lock();
+            if state.closed {
+                return None;
+            }
+            states.push(state);
         }
-        for (shard, state) in self.shards.iter().zip(&mut states) {
+        let sent = self.sent_at_one_instant();
+        for ((shard, state), sent) in self.shards.iter().zip(&mut states).zip(sent) {
+            shard.apply_first(state, sent);
             state.drain(&mut pairs);
             shard.refresh(state);
             trash.extend(self.settle(state));
@@ -434,6 +440,21 @@ impl<K: Eq, V> Shared<K, V> {
             f(pair.key, pair.value);
         }
         Some(count)
+    }
+
+    /// How many commands each channel held at one instant. All shards are locked, so that the
+    /// channels only grow, to their capacity at most: when none has grown between two looks at all
+    /// of them, what they held at the end of the first was there at once.
+    fn sent_at_one_instant(&self) -> Vec<usize> {
+        let look = || -> Vec<usize> { self.shards.iter().map(|shard| shard.commands()).collect() };
+        let mut seen = look();
+        loop {
+            let again = look();
+            if again == seen {
+                return seen;
+            }
+            seen = again;
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
