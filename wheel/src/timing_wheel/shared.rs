@@ -612,6 +612,23 @@ impl<K: Eq + Send, V: Send> Driven for Shared<K, V> {
     }
 }
 
+impl<K, V> Drop for Shared<K, V> {
+    /// Drops what nobody collected, because the last handle went on a thread of the wheel.
+    fn drop(&mut self) {
+        let mut left: Vec<Pair<K, V>> = self
+            .lanes
+            .iter()
+            .flat_map(|lane| lane.take_rest())
+            .collect();
+        for shard in &self.shards {
+            shard.lock().drain(&mut left);
+        }
+        for pair in left {
+            self.contain("drop of a pending pair", || drop(pair));
+        }
+    }
+}
+
 /// Pairs of a drain that `f` has not seen; a panic in `f` drops them.
 struct Rest<'a, K, V> {
     shared: &'a Shared<K, V>,
