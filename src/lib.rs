@@ -1,3 +1,4 @@
-//! Facade.
+#![doc = include_str!("../README.md")]
+
 #[cfg(feature = "wheel")]
 pub use wheelhouse_wheel as wheel;

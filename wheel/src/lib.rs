@@ -1,4 +1,80 @@
-//! Timing wheel.
+//! Timing wheel: millions of delayed values, each fired exactly on time.
+//!
+//! Unlike a task that awaits `tokio::time::sleep`, a timer here is a few dozen bytes in an array,
+//! and setting, moving or removing it is a store or two, whatever the number of timers. Unlike
+//! `tokio_util::time::DelayQueue`, it needs no task of its own to be polled, it is fed from any
+//! thread, and refreshing a keep-alive does not file it again.
+//!
+//! ```
+//! use std::time::Duration;
+//! use wheelhouse_wheel::TimingWheel;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (fired, on_time) = std::sync::mpsc::channel();
+//! let wheel = TimingWheel::builder().build(move |key: &str, value: u32| {
+//!     fired.send((key, value)).unwrap();
+//! })?;
+//!
+//! wheel.set_timer("retry", 1, Duration::from_millis(20))?;
+//! wheel.set_timer("lease", 2, Duration::from_millis(10))?;
+//! wheel.move_timer("lease", Duration::from_secs(60))?; // heard of: later
+//!
+//! assert_eq!(on_time.recv()?, ("retry", 1));
+//! assert_eq!(wheel.stop(), [("lease", 2)]); // what has not fired comes back
+//! # Ok(()) }
+//! ```
+//!
+//! # Layers
+//!
+//! | type | what it is | time |
+//! |---|---|---|
+//! | [`Wheel`] | the pure structure: no clock, no thread, no lock | ticks, as arguments |
+//! | [`TimingWheel`] | keyed, fed from any thread, fired by a driver | [`Clock`] |
+//! | [`ManualTimingWheel`] | the same code without a thread | [`turn`](ManualTimingWheel::turn) |
+//!
+//! # Guarantees
+//!
+//! - G1, never early: a timer fires at the first tick that is not before it is due.
+//! - G2, exactly once: each value leaves by exactly one of firing, removal, replacement, drain,
+//!   stop and drop, and [`Stats`] adds up.
+//! - G3, order: by tick, and within a tick by the last set or move ([`Wheel`] and
+//!   [`ManualTimingWheel`]; a driver with [`Executor::Inline`] keeps the order of ticks).
+//! - G4, nothing is forgotten: after a stall every tick is caught up with, in order.
+//! - G5, any delay: a [`Duration`](std::time::Duration) of any length, a clock that jumps or steps
+//!   back. What lies beyond the last tick never fires, and can be moved and removed.
+//! - G6, no waiting: no call waits for the driver, and a driver with nothing to do sleeps until the
+//!   next deadline.
+//! - G7, memory in proportion: what is removed is freed, also when its deadline is far.
+//! - G8, keys and handles that are stale do nothing.
+//! - Who won is in the return value: a removal that says it removed has kept the value from firing.
+//! - Callbacks and `Drop` of values run outside every lock and may use the wheel; their panics are
+//!   counted and end nothing.
+//!
+//! # Trade-offs
+//!
+//! Timers fire on a grid of ticks, 1 ms apart by default: up to one interval late by design. For
+//! microseconds use a thread that spins. A [`TimingWheel`] batches: a set is a message until the
+//! driver ticks or a caller finds sixty-four of them, which costs nothing but shows in
+//! [`remove_timer`](TimingWheel::remove_timer) dropping its value a little later. The answering
+//! forms ([`take_timer`](TimingWheel::take_timer) and its like) act at once and cost a lock. For a
+//! few dozen timers a `BinaryHeap` is as good as any wheel.
+//!
+//! # How it works
+//!
+//! A [`Wheel`] is a hashed hierarchical timing wheel (Varghese and Lauck, 1987): a ring of slots for
+//! the near ticks, coarser rings for later circles, and a store of its own for what is more than
+//! 2³² ticks away. Slots are chains of small entries, nodes hold the values, and an entry is stale
+//! when its node says so: removing or delaying a timer touches its node alone.
+//!
+//! A [`TimingWheel`] divides its keys among shards. Each is a bounded channel in front of an index
+//! and a wheel under one lock. Whoever finds a channel full applies it, in stages that let cache
+//! misses overlap. One driver publishes the tick until which it sleeps; a caller with an earlier
+//! deadline wakes it.
+//!
+//! ```text
+//!  callers ──► channel ──► index + wheel ──► due pairs ──► callback, pool, tokio, stream
+//!               (16 shards)            driver
+//! ```
 #![warn(missing_docs)]
 
 mod clock;
