@@ -13,7 +13,8 @@
 //!   filed under; some entry for it is in the slot of that tick.
 //! - I10: a loose node is either in the due list with its stamp, and due at the
 //!   hand, or was set at the last tick there is (`u64::MAX`) and never fires.
-//! - I11: `hand ≤ tick`; they differ only while something due is left over.
+//! - I11: `hand ≤ tick`; they differ only between the beginning of an advance
+//!   and the moment when nothing due was left.
 
 use super::chain::{Entry, filed_of, index_of};
 use super::node::{Node, Nodes};

@@ -307,6 +307,8 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn reschedule(&mut self, key: TimerKey, deadline: u64) -> bool {
         if key.era == self.era
+            && self.stamp != u32::MAX
+            && deadline > self.tick
             && let Some(Node::Filed {
                 generation,
                 stamp,
@@ -315,21 +317,25 @@ impl<T> Wheel<T> {
             }) = self.nodes.get_mut(key.index)
             && *generation == key.generation
             && deadline >= *due
-            && deadline > self.tick
-            && self.stamp != u32::MAX
         {
             *due = deadline;
             self.stamp += 1;
             *stamp = self.stamp;
             return true;
         }
-        self.reschedule_slowly(key, deadline)
+        self.reschedule_slowly(key.era, key.index, key.generation, deadline)
     }
 
+    /// Takes the parts of the key, so that they stay in registers on the path
+    /// that does not come here.
     #[cold]
     #[inline(never)]
-    fn reschedule_slowly(&mut self, key: TimerKey, deadline: u64) -> bool {
-        let index = self.find(key);
+    fn reschedule_slowly(&mut self, era: u32, index: u32, generation: u32, deadline: u64) -> bool {
+        let index = self.find(TimerKey {
+            era,
+            index,
+            generation,
+        });
         if let Some(index) = index {
             self.reschedule_node(index, deadline);
         }
