@@ -720,6 +720,38 @@ fn refreshing_a_keep_alive_relocates_it_once() {
 }
 
 #[test]
+fn a_dead_entry_is_dropped_where_it_is_found() {
+    for slots in SLOTS {
+        let mut wheel = wheel(slots);
+        let key = set(&mut wheel, 50, "k");
+        assert!(shift(&mut wheel, key, 10), "its entry at 50 is dead now");
+        assert!(shift(&mut wheel, key, 100), "its entry at 10 is early");
+        assert_eq!(jump(&mut wheel, 60), []);
+        let stats = wheel.stats();
+        assert_eq!((stats.relocations, stats.stale), (1, 1));
+        assert_eq!(jump(&mut wheel, 100), [(100, "k")]);
+        assert_eq!(wheel.stats().relocations, 1);
+    }
+}
+
+#[test]
+fn g6_quiet_ticks_cost_nothing_and_the_next_deadline_is_found_once() {
+    let mut wheel = wheel(256);
+    for i in 0..10_000 {
+        set(&mut wheel, 3_600_000 + i % 100, i);
+    }
+    assert_eq!(wheel.next_deadline(), Some(3_600_000));
+    let before = wheel.stats();
+    for now in 1..3_000_000 {
+        wheel.advance(now, |_, _| unreachable!("nothing is due"));
+        assert_eq!(wheel.next_deadline(), Some(3_600_000));
+    }
+    let after = wheel.stats();
+    assert!(after.cascades - before.cascades <= 20_000, "{after:?}");
+    assert_eq!(after.relocations + after.stale, 0);
+}
+
+#[test]
 fn g8_keys_stay_valid_and_stale_ones_stale_across_compactions() {
     let mut wheel = wheel(256);
     let mut live = Vec::new();
