@@ -841,6 +841,11 @@ fn a_panicking_drop_does_no_harm() {
 }
 
 #[test]
+fn a_key_is_twelve_bytes() {
+    assert_eq!(size_of::<TimerKey>(), 12);
+}
+
+#[test]
 fn slots_are_refused_by_name_and_value() {
     for slots in [0, 16_777_217, usize::MAX] {
         let refused = Wheel::<()>::with_slots(slots).expect_err("not legal");

@@ -2,8 +2,9 @@
 //! numbering stamps anew.
 //!
 //! Nodes move within their storage, slots are rebuilt: fresh ones are filled
-//! from the old, which are then freed. None of it runs user code or changes what the wheel does, so it may
-//! run between any two operations, also inside a callback.
+//! from the old, which are then freed. None of it runs user code or changes
+//! what the wheel does, so it may run between any two operations, also inside a
+//! callback.
 
 use std::mem;
 

@@ -1,8 +1,7 @@
 //! Storage that grows by whole segments, so that growth never copies.
 //!
 //! The first segment grows by doubling, so that a small wheel stays small;
-//! every later one is allocated whole. An item keeps its place for as long as
-//! the storage lives.
+//! every later one is allocated whole. From then on no item moves.
 
 /// Items per segment, as a power of two.
 const SEGMENT_BITS: u32 = 7;
