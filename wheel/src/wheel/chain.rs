@@ -341,7 +341,9 @@ impl Chains {
         if slot.head & KIND == HEAP || slot.is_empty() {
             return;
         }
-        let mut entries = Vec::new();
+        let mut count = 0;
+        self.for_each(*slot, |entries| count += entries.len());
+        let mut entries = Vec::with_capacity(count);
         let mut chunk = slot.head;
         while chunk != 0 {
             let view = self.view(chunk);
