@@ -4,6 +4,9 @@ mod support {
     pub(crate) mod within;
 }
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -182,6 +185,83 @@ fn a_stream_that_nobody_reads_does_not_stop_a_clock() {
         assert_eq!(log, expected);
         assert_eq!(clock.now(), start + 100 * MS);
     });
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A stream and the bell of who reads it.
+struct Reader {
+    stream: ExpiredStream<u32, u32>,
+    bell: Arc<Bell>,
+}
+
+impl Reader {
+    fn poll(&mut self) -> Poll<Option<(u32, u32)>> {
+        let waker = Waker::from(self.bell.clone());
+        self.stream
+            .poll_next_unpin(&mut Context::from_waker(&waker))
+    }
+
+    fn rings(&self) -> usize {
+        self.bell.0.load(SeqCst)
+    }
+}
+
+/// A stream whose reader waits for key 1, an hour away.
+fn waiting_stream() -> (ManualClock, TimingWheel<u32, u32>, Reader) {
+    let clock = ManualClock::new();
+    let (wheel, stream) = TimingWheel::builder()
+        .clock(clock.clone())
+        .stream(8)
+        .unwrap();
+    wheel.set_timer(1, 7, HOUR).unwrap();
+    clock.advance(MS);
+    let bell = Arc::default();
+    let mut reader = Reader { stream, bell };
+    assert_eq!(reader.poll(), Poll::Pending);
+    assert_eq!(reader.rings(), 0);
+    (clock, wheel, reader)
+}
+
+#[test]
+fn w26a_a_waiting_stream_yields_what_is_moved_to_now() {
+    let (clock, wheel, mut reader) = waiting_stream();
+    wheel.move_timer(1, Duration::ZERO).unwrap();
+    clock.advance(MS);
+    assert_eq!(reader.rings(), 1);
+    assert_eq!(reader.poll(), Poll::Ready(Some((1, 7))));
+    assert_eq!(reader.poll(), Poll::Pending);
+    assert_eq!(wheel.stats().fired, 1);
+}
+
+#[test]
+fn w26b_a_waiting_stream_goes_on_waiting_after_a_drain() {
+    let (clock, wheel, mut reader) = waiting_stream();
+    assert_eq!(wheel.drain(|_, _| {}), Ok(1));
+    clock.advance(2 * HOUR);
+    assert_eq!(reader.poll(), Poll::Pending);
+    assert_eq!(reader.rings(), 0);
+    wheel.set_timer(2, 8, MS).unwrap();
+    clock.advance(MS);
+    assert_eq!(reader.rings(), 1);
+    assert_eq!(reader.poll(), Poll::Ready(Some((2, 8))));
+}
+
+#[test]
+fn w26c_a_waiting_stream_ends_with_the_wheel() {
+    let (_clock, wheel, mut reader) = waiting_stream();
+    assert_eq!(wheel.stop(), [(1, 7)]);
+    assert_eq!(reader.rings(), 1);
+    assert_eq!(reader.poll(), Poll::Ready(None));
+    assert_eq!(reader.poll(), Poll::Ready(None), "and stays at its end");
 }
 
 #[cfg(feature = "tokio")]

@@ -1,12 +1,11 @@
 //! A wheel in virtual time that notes what fired and when.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wheelhouse_wheel::{Builder, Clock, ManualClock, TimingWheel};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
-pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// Key, value, and the time since the start, of each pair that fired.
 type Fired = Vec<(&'static str, u32, Duration)>;
@@ -14,7 +13,6 @@ type Fired = Vec<(&'static str, u32, Duration)>;
 /// A threaded wheel with inline callbacks.
 pub(crate) struct Timeline {
     pub(crate) clock: ManualClock,
-    pub(crate) start: Instant,
     pub(crate) wheel: TimingWheel<&'static str, u32>,
     fired: Arc<Mutex<Fired>>,
 }
@@ -36,7 +34,6 @@ impl Timeline {
             .unwrap();
         Timeline {
             clock,
-            start,
             wheel,
             fired,
         }
