@@ -22,6 +22,8 @@
 
 use std::mem;
 
+use crossbeam_utils::CachePadded;
+
 use crate::sync::{Channel, Mutex, MutexGuard, Word};
 use crate::wheel::Wheel;
 
@@ -102,11 +104,18 @@ pub(crate) struct Counts {
 pub(crate) struct Shard<K, V> {
     channel: Channel<Command<K, V>>,
     capacity: usize,
-    /// I3. Its own line apart from the lock would not help: it changes when the lock is held.
+    /// Apart from what every send reads and nobody writes.
+    earliest: CachePadded<Earliest>,
+    state: CachePadded<Mutex<State<K, V>>>,
+}
+
+/// The deadlines that a driver about to sleep looks at.
+#[derive(Debug)]
+struct Earliest {
+    /// I3.
     queued: Word,
     /// I2.
     next: Word,
-    state: Mutex<State<K, V>>,
 }
 
 /// What the lock guards.
@@ -134,9 +143,11 @@ impl<K: Eq, V> Shard<K, V> {
         Shard {
             channel: Channel::bounded(capacity),
             capacity,
-            queued: Word::new(NEVER),
-            next: Word::new(NEVER),
-            state: Mutex::new(State {
+            earliest: CachePadded::new(Earliest {
+                queued: Word::new(NEVER),
+                next: Word::new(NEVER),
+            }),
+            state: CachePadded::new(Mutex::new(State {
                 wheel,
                 index: Index::default(),
                 closed: false,
@@ -144,7 +155,7 @@ impl<K: Eq, V> Shard<K, V> {
                 counts: Counts::default(),
                 counted: 0,
                 batch: Vec::new(),
-            }),
+            })),
         }
     }
 
@@ -162,8 +173,8 @@ impl<K: Eq, V> Shard<K, V> {
     pub(crate) fn lower_queued(&self, tick: u64) {
         // SeqCst: the other sides are the store in `apply_channel` (I3) and the driver's look at
         // the shards before it sleeps (alarm.rs).
-        if tick < self.queued.load() {
-            self.queued.fetch_min(tick);
+        if tick < self.earliest.queued.load() {
+            self.earliest.queued.fetch_min(tick);
         }
     }
 
@@ -171,7 +182,7 @@ impl<K: Eq, V> Shard<K, V> {
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         // SeqCst: step 4 of alarm.rs.
-        self.queued.load().min(self.next.load())
+        self.earliest.queued.load().min(self.earliest.next.load())
     }
 
     /// Whether commands wait in the channel.
@@ -188,12 +199,12 @@ impl<K: Eq, V> Shard<K, V> {
     /// Applies every command sent before this call. At most a channel full: those that come
     /// meanwhile are somebody else's.
     pub(crate) fn apply_channel(&self, state: &mut State<K, V>) {
-        if state.closed || (self.queued.load() == NEVER && !self.has_commands()) {
+        if state.closed || (self.earliest.queued.load() == NEVER && !self.has_commands()) {
             return;
         }
         // I3: raised before the first command is taken. Also when the channel is empty: a sender
         // whose command was taken before it lowered `queued` leaves a deadline without a command.
-        self.queued.store(NEVER);
+        self.earliest.queued.store(NEVER);
         self.apply_first(state, self.capacity);
     }
 
@@ -260,15 +271,15 @@ impl<K: Eq, V> Shard<K, V> {
     #[inline]
     pub(crate) fn lower_next(&self, tick: u64) {
         // SeqCst: step 1 of alarm.rs. Written only under the lock, so load and store are one step.
-        if tick < self.next.load() {
-            self.next.store(tick);
+        if tick < self.earliest.next.load() {
+            self.earliest.next.store(tick);
         }
     }
 
     /// Makes I2 exact. Under the lock.
     pub(crate) fn refresh(&self, state: &mut State<K, V>) -> u64 {
         let next = state.wheel.next_due().unwrap_or(NEVER);
-        self.next.store(next);
+        self.earliest.next.store(next);
         next
     }
 
@@ -342,21 +353,19 @@ impl<K: Eq, V> Shard<K, V> {
 
 impl<K: Eq, V> State<K, V> {
     /// Loads what the batch will touch, so that the cache misses of its commands overlap instead
-    /// of following one another: first the buckets, then the nodes.
+    /// of following one another: first the buckets, then the nodes, and the slots of new timers.
     fn overlap_misses(&self, batch: &[Command<K, V>]) {
-        let mut nodes = [u32::MAX; STAGE];
+        let mut nodes = [None; STAGE];
         for (node, command) in nodes.iter_mut().zip(batch) {
-            if let Some(candidate) = self.index.candidate(command.hash()) {
-                *node = candidate;
-            }
+            *node = self.index.candidate(command.hash());
         }
         let mut loaded = 0;
-        for node in nodes
-            .into_iter()
-            .take(batch.len())
-            .filter(|node| *node != u32::MAX)
-        {
-            loaded ^= self.wheel.touch_raw(node);
+        for (node, command) in nodes.iter().zip(batch) {
+            loaded ^= match (node, command) {
+                (Some(node), _) => self.wheel.touch_raw(*node),
+                (None, Command::Set { tick, .. }) => self.wheel.touch_slot_raw(*tick),
+                (None, _) => 0,
+            };
         }
         std::hint::black_box(loaded);
     }

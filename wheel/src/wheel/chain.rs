@@ -135,6 +135,13 @@ impl<const N: usize> Pool<N> {
         }
     }
 
+    #[inline]
+    fn touch_end(&self, index: u32) -> u32 {
+        let chunk = &self.chunks[index as usize];
+        let written = chunk.entries.get(usize::from(chunk.end));
+        written.map_or(0, |entry| *entry as u32)
+    }
+
     fn free_chunks(&self) -> usize {
         let mut count = 0;
         let mut next = self.free;
@@ -185,6 +192,17 @@ impl Chains {
             return false;
         }
         self.push_slowly(slot, entry)
+    }
+
+    /// Loads the end of a chain.
+    #[inline]
+    pub(super) fn touch_end(&self, slot: Slot) -> u32 {
+        let index = slot.tail >> 2;
+        match slot.tail & KIND {
+            BIG => self.big.touch_end(index),
+            SMALL => self.small.touch_end(index),
+            _ => 0,
+        }
     }
 
     #[inline(never)]

@@ -70,6 +70,12 @@ impl<T> Wheel<T> {
         self.nodes.get(index).map_or(0, Node::generation)
     }
 
+    /// Loads the end of the slot that a new timer of this deadline would go to, likewise.
+    #[inline]
+    pub(crate) fn touch_slot_raw(&self, deadline: u64) -> u32 {
+        self.slots.touch_end(self.tick, deadline)
+    }
+
     /// As [`Wheel::pop_expired`]; the index is free from then on.
     #[inline]
     pub(crate) fn pop_raw(&mut self, now: u64) -> Option<(u32, u64, T)> {

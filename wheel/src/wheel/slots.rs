@@ -68,6 +68,17 @@ impl Slots {
         }
     }
 
+    /// Loads where `file` would write, so that its cache miss overlaps others.
+    #[inline]
+    pub(super) fn touch_end(&self, hand: u64, tick: u64) -> u32 {
+        if (hand ^ tick) >> NEAR_BITS == 0 {
+            self.chains
+                .touch_end(self.slots[self.levels.slot_of(hand, tick)])
+        } else {
+            0
+        }
+    }
+
     #[inline(always)]
     pub(super) fn push(&mut self, slot: usize, entry: Entry) {
         if self.chains.push(&mut self.slots[slot], entry) {
