@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 pub struct Recorder {
     epoch: Instant,
     values: Values,
+    /// Whether each key is noted.
+    keys: bool,
     fired: Mutex<Fired>,
 }
 
@@ -38,32 +40,44 @@ pub struct Fired {
     pub early: u64,
     /// Callback start minus due, in nanoseconds, to three digits.
     pub lateness: Histogram<u64>,
+    /// Every key, in the order of firing, if they are noted.
+    pub each: Vec<u64>,
+    /// Timers due before this value are left out of `lateness`.
+    measured_from: u64,
 }
 
 impl Recorder {
     /// Counts what fires, whatever the values.
     pub fn counting() -> &'static Self {
-        Self::new(Values::Plain)
+        Self::new(Values::Plain, false)
     }
 
     /// Also measures lateness; the values are those that [`value_of`](Self::value_of) gives.
     pub fn lateness() -> &'static Self {
-        Self::new(Values::Due)
+        Self::new(Values::Due, false)
+    }
+
+    /// Also notes each key.
+    pub fn lateness_and_keys() -> &'static Self {
+        Self::new(Values::Due, true)
     }
 
     /// Lives as long as the process, so that no subject pays for sharing it. A run makes one.
-    fn new(values: Values) -> &'static Self {
+    fn new(values: Values, keys: bool) -> &'static Self {
         let lateness = Histogram::new_with_bounds(1, 1_000_000_000_000, 3)
             .expect("1 ns to 1000 s to three digits is a range the histogram allows");
         Box::leak(Box::new(Self {
             epoch: Instant::now(),
             values,
+            keys,
             fired: Mutex::new(Fired {
                 count: 0,
                 keys: 0,
                 values: 0,
                 early: 0,
                 lateness,
+                each: Vec::new(),
+                measured_from: 0,
             }),
         }))
     }
@@ -71,6 +85,14 @@ impl Recorder {
     /// The value of a timer that is due at `due`.
     pub fn value_of(&self, due: Instant) -> u64 {
         (due - self.epoch).as_nanos() as u64
+    }
+
+    /// Measures lateness anew, of timers due at `from` or after.
+    pub fn measure_from(&self, from: Instant) {
+        let from = self.value_of(from);
+        let mut fired = self.fired.lock();
+        fired.measured_from = from;
+        fired.lateness.reset();
     }
 
     /// The callback.
@@ -86,7 +108,13 @@ impl Recorder {
         match now.map(|now| now.checked_sub(value)) {
             None => {}
             Some(None) => fired.early += 1,
-            Some(Some(late)) => fired.lateness.saturating_record(late),
+            Some(Some(late)) if value >= fired.measured_from => {
+                fired.lateness.saturating_record(late);
+            }
+            Some(Some(_)) => {}
+        }
+        if self.keys {
+            fired.each.push(key);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The part `wheel`: timer structures driven by hand, and keyed timers in running processes.
 
+mod busy;
 mod runtime;
 mod structure;
 
@@ -132,6 +133,28 @@ pub const PART: Part = Part {
                 entry("wheelhouse_keyed", runtime::refresh::<WheelhouseKeyed>),
                 entry("tokio_sleep", runtime::refresh::<TokioSleep<true>>),
                 entry("delayqueue_task", runtime::refresh::<DelayQueueTask<true>>),
+            ],
+            counted: &[],
+        },
+        Workload {
+            name: "underload",
+            threads: 1,
+            size: Size::Fixed(1_500_000),
+            pace: Pace::Long,
+            timed: &[
+                entry("wheelhouse_keyed", busy::underload::<WheelhouseKeyed>),
+                entry("delayqueue_task", busy::underload::<DelayQueueTask<true>>),
+            ],
+            counted: &[],
+        },
+        Workload {
+            name: "stall3s",
+            threads: 1,
+            size: Size::Fixed(1_500_000),
+            pace: Pace::Long,
+            timed: &[
+                entry("wheelhouse_keyed", busy::stall::<WheelhouseKeyed>),
+                entry("delayqueue_task", busy::stall::<DelayQueueTask<true>>),
             ],
             counted: &[],
         },
