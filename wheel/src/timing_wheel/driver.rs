@@ -81,6 +81,11 @@ where
             return;
         }
         let blocked = room == 0;
+        if self.virtual_time {
+            // Whoever moved the clock waits for what was sent before, also if somebody else is just
+            // applying it. In real time that somebody wakes the driver.
+            self.shared.flush();
+        }
         let tick = if blocked {
             FIRST
         } else {

@@ -43,6 +43,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::clock::Driven;
+
 pub use builder::{BuildError, Builder};
 pub use error::{Closed, SetError, TryError, TrySetError};
 pub use executor::Executor;
@@ -336,10 +338,7 @@ where
     /// The instant of the next tick at which something fires. Costs a lock per shard.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.shared().next_tick() {
-            NEVER => None,
-            tick => self.shared().ticks.instant(tick),
-        }
+        self.shared().next_deadline()
     }
 
     /// Returns when every command sent before has been applied. It applies them itself.

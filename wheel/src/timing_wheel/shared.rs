@@ -605,6 +605,7 @@ impl<K: Eq + Send, V: Send> Driven for Shared<K, V> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        self.flush();
         match self.next_tick() {
             NEVER => None,
             tick => self.ticks.instant(tick),
