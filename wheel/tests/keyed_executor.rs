@@ -228,6 +228,43 @@ fn a_jump_is_caught_up_in_order_with_commands_in_between() {
 }
 
 #[test]
+fn a_jump_fires_what_another_thread_is_just_applying() {
+    within_a_minute(|| {
+        let clock = ManualClock::new();
+        let fired = Arc::new(AtomicU32::new(0));
+        let wheel = TimingWheel::builder()
+            .clock(clock.clone())
+            .build({
+                let fired = fired.clone();
+                move |_: u32, ()| {
+                    fired.fetch_add(1, SeqCst);
+                }
+            })
+            .unwrap();
+        // Far ones at different times, so that most shards have nothing to do first.
+        for key in 0..100 {
+            wheel.set_timer(key, (), (1000 + key) * HOUR).unwrap();
+        }
+        let over = AtomicBool::new(false);
+        let late = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    wheel.flush().unwrap();
+                }
+            });
+            let late = (1..=100_000).find(|n| {
+                wheel.set_timer(1000 + n, (), MS).unwrap();
+                clock.advance(MS);
+                fired.load(SeqCst) != *n
+            });
+            over.store(true, SeqCst);
+            late
+        });
+        assert_eq!(late, None, "a jump returned before what was due had fired");
+    });
+}
+
+#[test]
 fn several_wheels_share_a_clock() {
     let clock = ManualClock::new();
     let start = clock.now();

@@ -74,6 +74,26 @@ fn one_thread_meets_the_limit_exactly() {
 }
 
 #[test]
+fn a_removal_makes_room_while_the_driver_is_applying_it() {
+    // The driver takes removals of values with something to drop at the next tick, that is, at
+    // any moment here.
+    let wheel = TimingWheel::builder()
+        .interval(Duration::from_micros(5))
+        .max_pending(1)
+        .build(|_: u32, _: String| {})
+        .unwrap();
+    for key in 0..50_000 {
+        let set = wheel.set_timer(key, String::new(), HOUR);
+        assert_eq!(set, Ok(()), "{key}");
+        wheel.remove_timer(key).unwrap();
+        // Differently long, to meet the driver at different moments.
+        for _ in 0..key % 400 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[test]
 fn what_fires_makes_room() {
     let clock = ManualClock::new();
     let wheel = TimingWheel::builder()
