@@ -301,6 +301,12 @@ fn run_threaded(config: &Config, program: &[Vec<Op>]) {
 }
 
 proptest! {
+    // Eight times what proptest is told, or does without being told: a case is cheap.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.saturating_mul(8),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn the_manual_wheel_does_what_the_model_does(config in config(), program in program()) {
         run_manual(&config, &program);

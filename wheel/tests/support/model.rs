@@ -139,13 +139,20 @@ impl Model {
         busy
     }
 
-    fn put(&mut self, key: u8, delay: Span, script: &Script) -> Result<Option<u32>, ()> {
+    /// The answer counts only where more than one is right.
+    fn put(
+        &mut self,
+        key: u8,
+        delay: Span,
+        script: &Script,
+        answer: &Answer,
+    ) -> Result<Option<u32>, ()> {
         let id = self.ids;
         self.ids += 1;
-        let full = self
-            .config
-            .max_pending
-            .is_some_and(|max| self.entries.len() + self.begun_not >= max);
+        let max = self.config.max_pending.unwrap_or(usize::MAX);
+        // The driver may count a batch as begun when it begins with the first of it.
+        let (live, due) = (self.entries.len(), self.begun_not);
+        let full = live >= max || (live + due >= max && *answer == Answer::Full);
         if full && !self.entries.contains_key(&key) {
             return Err(());
         }
@@ -207,7 +214,7 @@ impl Model {
     /// Does what the wheel did, and says what it had to answer.
     pub(crate) fn call(&mut self, op: &Op, answer: &Answer) -> Answer {
         match op {
-            Op::Set(key, delay, script) => match self.put(*key, *delay, script) {
+            Op::Set(key, delay, script) => match self.put(*key, *delay, script, answer) {
                 Ok(_) => {
                     self.sent();
                     Answer::Done
@@ -219,7 +226,7 @@ impl Model {
                     self.ids += 1;
                     return Answer::Busy;
                 }
-                match self.put(*key, *delay, script) {
+                match self.put(*key, *delay, script, answer) {
                     Ok(_) => {
                         self.sent();
                         Answer::Done
@@ -229,7 +236,7 @@ impl Model {
             }
             Op::Replace(key, delay, script) => {
                 self.applied_one();
-                match self.put(*key, *delay, script) {
+                match self.put(*key, *delay, script, answer) {
                     Ok(old) => Answer::Value(old),
                     Err(()) => Answer::Full,
                 }
