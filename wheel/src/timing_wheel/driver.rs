@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::ticks::NEVER;
 
 /// How many pairs of a shard are taken out under one hold of its lock. Commands get in between.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 
 /// A tick that nothing is due before, so that a driver which sleeps until then is not woken by
 /// deadlines: it waits for room in its stream.
@@ -64,7 +64,8 @@ where
         drop(self);
     }
 
-    /// Fires the earliest tick that is due, or sleeps if none is.
+    /// Fires the earliest tick that is due, or sleeps if none is. Also a driver that lags behind
+    /// goes tick by tick, so that callbacks can still move and remove what is due at the next.
     fn pass(&mut self) {
         let request = if self.virtual_time {
             self.shared.life.requested()
@@ -73,7 +74,7 @@ where
         };
         let now = self.shared.ticks.at(self.shared.clock.now());
         let room = self.outlet.room(&self.shared);
-        let bound = self.shared.apply_all();
+        let bound = self.shared.earliest();
         if bound <= now && room > 0 {
             // Nothing may be due at the bound; then this raises it.
             self.shared.fire(bound, BATCH, room, &mut self.due);

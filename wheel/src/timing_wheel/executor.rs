@@ -3,6 +3,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ready::Ready;
 use super::shard::Pair;
@@ -33,6 +34,9 @@ pub(crate) type Callback<K, V> = Arc<dyn Fn(K, V) + Send + Sync>;
 /// busy with one wheel.
 #[cfg(feature = "tokio")]
 pub(crate) const TOKIO_LANES: usize = 16;
+
+/// How many callbacks begin before their lateness is recorded, under one lock.
+const NOTE: usize = 64;
 
 /// How many callbacks one spawned task makes.
 #[cfg(feature = "tokio")]
@@ -80,15 +84,7 @@ where
     /// Empties `due`, but for what an inline driver has not begun when the wheel is stopped.
     pub(crate) fn hand_out(&self, shared: &Arc<Shared<K, V>>, due: &mut Vec<Pair<K, V>>) {
         match self {
-            Outlet::Inline(callback) => {
-                let mut pairs = std::mem::take(due).into_iter();
-                while !shared.is_stopping()
-                    && let Some(pair) = pairs.next()
-                {
-                    run(shared, pair, callback);
-                }
-                due.extend(pairs);
-            }
+            Outlet::Inline(callback) => run_all(shared, due, callback),
             Outlet::Threads | Outlet::Stream { .. } => enqueue(shared, due),
             #[cfg(feature = "tokio")]
             Outlet::Tokio {
@@ -185,6 +181,30 @@ fn run_next<K, V>(shared: &Shared<K, V>, lane: &Ready<K, V>, callback: &Callback
     run(shared, pair, callback);
     lane.end();
     true
+}
+
+/// Runs the callbacks of all pairs on the driver, until the wheel is stopped.
+fn run_all<K, V>(shared: &Shared<K, V>, due: &mut Vec<Pair<K, V>>, callback: &Callback<K, V>) {
+    shared.take_in_hand(due.len());
+    let mut late = [Duration::ZERO; NOTE];
+    let mut noted = 0;
+    let mut pairs = due.drain(..);
+    while !shared.is_stopping()
+        && let Some(pair) = pairs.next()
+    {
+        shared.still_in_hand(pairs.len());
+        late[noted] = shared.lateness(&pair, shared.clock.now());
+        noted += 1;
+        if noted == NOTE {
+            shared.record(&late);
+            noted = 0;
+        }
+        shared.contain("callback", || callback(pair.key, pair.value));
+    }
+    shared.record(&late[..noted]);
+    let rest: Vec<_> = pairs.collect();
+    shared.put_back(rest.len());
+    due.extend(rest);
 }
 
 /// Runs the callback of a pair, on a thread of the wheel.

@@ -293,7 +293,7 @@ impl<K: Eq, V> Shard<K, V> {
         due: &mut Vec<Pair<K, V>>,
     ) -> bool {
         let first = due.len();
-        let mut nodes = [0u32; STAGE];
+        let mut fired = [(0, 0); STAGE];
         let mut all = false;
         while !all && due.len() - first < limit {
             let start = due.len();
@@ -303,18 +303,23 @@ impl<K: Eq, V> Shard<K, V> {
                     all = true;
                     break;
                 };
-                nodes[due.len() - start] = node;
+                fired[due.len() - start] = (hash(&key), node);
                 due.push(Pair {
                     tick: deadline,
                     key,
                     value,
                 });
             }
-            for (pair, node) in due[start..].iter().zip(nodes) {
+            let fired = &fired[..due.len() - start];
+            // Every bucket is looked at first, so that their misses overlap.
+            let mut loaded = 0;
+            for (hash, _) in fired {
+                loaded ^= state.index.candidate(*hash).unwrap_or(0);
+            }
+            std::hint::black_box(loaded);
+            for (hash, node) in fired {
                 // I1; the node is free by now, its number names the bucket.
-                state
-                    .index
-                    .remove(hash(&pair.key), |candidate| candidate == node);
+                state.index.remove(*hash, |candidate| candidate == *node);
             }
         }
         if all {

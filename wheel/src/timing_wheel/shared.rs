@@ -16,6 +16,7 @@ use crate::clock::{Clock, Driven};
 use crate::sync::{Condvar, Mutex, MutexGuard, Word};
 
 use super::alarm::Alarm;
+use super::driver::BATCH;
 use super::ready::Ready;
 use super::shard::{Command, Pair, Shard, State, Trash};
 use super::stats::{Lateness, Stats};
@@ -50,7 +51,7 @@ struct Limit {
     /// Live timers as of each shard's last batch, and due pairs whose callback has not begun.
     pending: CachePadded<AtomicUsize>,
     max: usize,
-    /// What the channels can hide from `pending`.
+    /// What the channels and the hands of the driver can hide from `pending`.
     slack: usize,
 }
 
@@ -58,6 +59,10 @@ struct Limit {
 #[derive(Default)]
 struct Tally {
     lateness: parking_lot::Mutex<Option<Lateness>>,
+    /// Begun, or in the hands of an inline driver.
+    fired: AtomicU64,
+    /// In the hands of an inline driver and not begun; only it writes this.
+    in_hand: CachePadded<AtomicUsize>,
     drained: AtomicU64,
     returned: AtomicU64,
     dropped: AtomicU64,
@@ -121,7 +126,7 @@ pub(crate) struct Parts<K, V> {
 
 impl<K, V> Shared<K, V> {
     pub(crate) fn new(parts: Parts<K, V>) -> Self {
-        let slack = parts.shards.len().saturating_mul(parts.channel);
+        let slack = parts.shards.len().saturating_mul(parts.channel + BATCH);
         #[cfg(feature = "metrics")]
         let meters = {
             let wheel = parts.name.to_string();
@@ -153,20 +158,54 @@ impl<K, V> Shared<K, V> {
 
     /// A pair's callback is about to begin: from here on it is not pending but fired.
     pub(crate) fn begun(&self, pair: &Pair<K, V>, now: Instant) {
-        // Relaxed: the limit is approximate between batches, nothing is read through it.
+        // Relaxed, here and below: the limit is approximate between batches and the others are
+        // figures that are only shown; nothing is read through them.
         self.limit.pending.fetch_sub(1, Relaxed);
+        self.tally.fired.fetch_add(1, Relaxed);
+        self.record(&[self.lateness(pair, now)]);
+    }
+
+    /// An inline driver has taken `count` pairs, and begins them one after another: what the
+    /// callers' threads look at is written once for all of them.
+    pub(crate) fn take_in_hand(&self, count: usize) {
+        self.limit.pending.fetch_sub(count, Relaxed);
+        self.tally.fired.fetch_add(count as u64, Relaxed);
+        self.tally.in_hand.store(count, Relaxed);
+    }
+
+    /// `left` of the pairs in hand have not begun.
+    #[inline]
+    pub(crate) fn still_in_hand(&self, left: usize) {
+        self.tally.in_hand.store(left, Relaxed);
+    }
+
+    /// The `left` pairs that are still in hand will not begin.
+    pub(crate) fn put_back(&self, left: usize) {
+        self.limit.pending.fetch_add(left, Relaxed);
+        self.tally.fired.fetch_sub(left as u64, Relaxed);
+        self.tally.in_hand.store(0, Relaxed);
+    }
+
+    /// How long after its tick a pair begins at `now`.
+    #[inline]
+    pub(crate) fn lateness(&self, pair: &Pair<K, V>, now: Instant) -> Duration {
         let due = self.ticks.instant(pair.tick).unwrap_or(now);
-        let lateness = now.saturating_duration_since(due);
-        self.tally
-            .lateness
-            .lock()
-            .get_or_insert_with(Lateness::new)
-            .record(lateness);
+        now.saturating_duration_since(due)
+    }
+
+    pub(crate) fn record(&self, lateness: &[Duration]) {
+        let mut recorded = self.tally.lateness.lock();
+        let recorded = recorded.get_or_insert_with(Lateness::new);
+        lateness.iter().for_each(|late| recorded.record(*late));
         #[cfg(feature = "metrics")]
-        {
+        for late in lateness {
             self.meters.fired.increment(1);
-            self.meters.lateness.record(lateness);
+            self.meters.lateness.record(*late);
         }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.life.stopping.load() == STOPPING
     }
 
     /// Runs user code; a panic in it is counted and goes no further.
@@ -270,7 +309,8 @@ impl<K: Eq, V> Shared<K, V> {
     /// one by one.
     #[inline]
     pub(crate) fn near_limit(&self) -> bool {
-        // Relaxed: approximate by what the channels hold, which `slack` makes up for.
+        // Relaxed: approximate by what the channels and the driver hold, which `slack` makes up
+        // for.
         self.limit
             .pending
             .load(Relaxed)
@@ -279,11 +319,12 @@ impl<K: Eq, V> Shared<K, V> {
     }
 
     /// Whether one more timer may be pending. The shard of the caller is locked and applied; what
-    /// other channels hide was brought to light by `apply_all` before.
+    /// other channels hide was brought to light by `flush` before.
     pub(crate) fn has_room(&self, state: &mut State<K, V>) -> bool {
         self.account(state);
         // Relaxed: two callers may both take the last place, within the slack that is allowed.
-        self.limit.pending.load(Relaxed) < self.limit.max
+        let in_hand = self.tally.in_hand.load(Relaxed);
+        self.limit.pending.load(Relaxed) + in_hand < self.limit.max
     }
 
     /// Applies every command sent before. Each lock is taken, also where the channel is empty:
@@ -296,23 +337,17 @@ impl<K: Eq, V> Shared<K, V> {
         }
     }
 
-    /// Applies what is in the channels and returns a lower bound of the next deadline.
-    pub(crate) fn apply_all(&self) -> u64 {
-        let mut next = NEVER;
-        for shard in &self.shards {
-            if shard.has_commands()
-                && let Some(state) = self.open(shard)
-            {
-                self.finish(shard, state);
-            }
-            next = next.min(shard.earliest());
-        }
-        next
+    /// A lower bound of the earliest deadline, commands in the channels included.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        let earliest = self.shards.iter().map(|shard| shard.earliest());
+        earliest.min().unwrap_or(NEVER)
     }
 
-    /// The tick of the earliest deadline, exactly, or [`NEVER`], also when stopped.
+    /// The tick of the earliest deadline, exactly, or [`NEVER`], also when stopped. Applies the
+    /// commands of the shards that may have it.
     pub(crate) fn next_tick(&self) -> u64 {
-        let mut bound = self.apply_all();
+        let mut bound = self.earliest();
         loop {
             let mut exact = NEVER;
             for shard in self.shards.iter().filter(|shard| shard.earliest() <= bound) {
@@ -321,12 +356,7 @@ impl<K: Eq, V> Shared<K, V> {
                     self.finish(shard, state);
                 }
             }
-            let lowest = self
-                .shards
-                .iter()
-                .map(|shard| shard.earliest())
-                .min()
-                .unwrap_or(NEVER);
+            let lowest = self.earliest();
             if self.is_stopping() {
                 return NEVER;
             }
@@ -337,18 +367,22 @@ impl<K: Eq, V> Shared<K, V> {
         }
     }
 
-    /// Takes the pairs due at `tick`, at most `batch` of each shard and `room` of all.
+    /// Ticks: applies what is in the channels and takes the pairs due at `tick`, at most `batch` of
+    /// each shard and `room` of all.
     pub(crate) fn fire(&self, tick: u64, batch: usize, room: usize, due: &mut Vec<Pair<K, V>>)
     where
         K: Hash,
     {
-        for shard in self.shards.iter().filter(|shard| shard.earliest() <= tick) {
-            let limit = batch.min(room.saturating_sub(due.len()));
+        for shard in &self.shards {
+            if shard.earliest() > tick && !shard.has_commands() {
+                continue;
+            }
+            let before = due.len();
+            let limit = batch.min(room.saturating_sub(before));
             if limit == 0 {
                 return;
             }
             if let Some(mut state) = self.open(shard) {
-                let before = due.len();
                 self.account(&mut state);
                 shard.fire(&mut state, tick, limit, |key| self.hash(key) as u32, due);
                 // They go on being pending until their callbacks begin.
@@ -372,10 +406,6 @@ impl<K: Eq, V> Shared<K, V> {
         self.alarm.wake();
         #[cfg(feature = "tracing")]
         tracing::debug!(wheel = %self.name, "timing wheel stops");
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.life.stopping.load() == STOPPING
     }
 
     /// Everything whose callback has not begun, in firing order, for the first caller; later ones
@@ -492,7 +522,6 @@ impl<K: Eq, V> Shared<K, V> {
                 .clone()
                 .unwrap_or_else(Lateness::new),
         };
-        stats.fired = stats.lateness.count();
         for shard in &self.shards {
             let mut state = shard.lock();
             shard.apply_channel(&mut state);
@@ -509,8 +538,10 @@ impl<K: Eq, V> Shared<K, V> {
                 self.finish(shard, state);
             }
         }
-        // Every shard is accounted for by now. Relaxed: a figure that is only shown.
-        stats.pending = self.limit.pending.load(Relaxed) as u64;
+        // Every shard is accounted for by now. Relaxed: figures that are only shown.
+        let in_hand = self.tally.in_hand.load(Relaxed) as u64;
+        stats.pending = self.limit.pending.load(Relaxed) as u64 + in_hand;
+        stats.fired = self.tally.fired.load(Relaxed).saturating_sub(in_hand);
         stats
     }
 }
