@@ -121,7 +121,7 @@ where
                 || (self.virtual_time && shared.life.requested() != request)
         });
         if slept {
-            shared.count_wakeup();
+            shared.ledger.woken();
         }
     }
 }

@@ -185,25 +185,25 @@ fn run_next<K, V>(shared: &Shared<K, V>, lane: &Ready<K, V>, callback: &Callback
 
 /// Runs the callbacks of all pairs on the driver, until the wheel is stopped.
 fn run_all<K, V>(shared: &Shared<K, V>, due: &mut Vec<Pair<K, V>>, callback: &Callback<K, V>) {
-    shared.take_in_hand(due.len());
+    shared.ledger.take_in_hand(due.len());
     let mut late = [Duration::ZERO; NOTE];
     let mut noted = 0;
     let mut pairs = due.drain(..);
     while !shared.is_stopping()
         && let Some(pair) = pairs.next()
     {
-        shared.still_in_hand(pairs.len());
+        shared.ledger.still_in_hand(pairs.len());
         late[noted] = shared.lateness(&pair, shared.clock.now());
         noted += 1;
         if noted == NOTE {
-            shared.record(&late);
+            shared.ledger.record(&late);
             noted = 0;
         }
         shared.contain("callback", || callback(pair.key, pair.value));
     }
-    shared.record(&late[..noted]);
+    shared.ledger.record(&late[..noted]);
     let rest: Vec<_> = pairs.collect();
-    shared.put_back(rest.len());
+    shared.ledger.put_back(rest.len());
     due.extend(rest);
 }
 

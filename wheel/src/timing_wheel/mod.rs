@@ -15,7 +15,8 @@
 //! | driver.rs | the driver's loop |
 //! | ready.rs | due pairs between the driver and who runs them |
 //! | executor.rs, stream.rs, manual.rs | who that is |
-//! | shared.rs | what all of them share; start, stop, drain |
+//! | shared.rs | what all of them share; tick, drain, stop |
+//! | life.rs, ledger.rs | where the wheel is in its life; what it has done |
 
 mod alarm;
 mod builder;
@@ -23,6 +24,8 @@ mod driver;
 mod error;
 mod executor;
 mod index;
+mod ledger;
+mod life;
 mod manual;
 mod ready;
 mod shard;
@@ -126,7 +129,7 @@ where
         let shared = self.shared();
         let tick = shared.deadline(delay);
         let (shard, hash) = shared.place(&key);
-        if shared.near_limit() {
+        if shared.ledger.near_limit() {
             return self.put(key, value, tick).map(drop);
         }
         let command = Command::Set {
@@ -186,7 +189,7 @@ where
         let shared = self.shared();
         let tick = shared.deadline(delay);
         let (shard, hash) = shared.place(&key);
-        if shared.near_limit() {
+        if shared.ledger.near_limit() {
             return self
                 .put(key, value, tick)
                 .map(drop)
@@ -386,7 +389,7 @@ where
     /// Sets under the lock of the shard, counting exactly.
     fn put(&self, key: K, value: V, tick: u64) -> Result<Option<V>, SetError<K, V>> {
         let shared = self.shared();
-        if shared.near_limit() {
+        if shared.ledger.near_limit() {
             // Also what the driver is just applying: a removal sent before makes room.
             shared.flush();
         }
@@ -394,6 +397,7 @@ where
         let Some(mut state) = shared.open(shard) else {
             return Err(SetError::Closed(key, value));
         };
+        shared.account(&mut state);
         let replaced = match state.find(hash, |k| *k == key) {
             Some(node) => {
                 state.counts.set += 1;
@@ -401,7 +405,7 @@ where
                 state.discard(Trash::Key(key));
                 Some(replaced)
             }
-            None if shared.has_room(&mut state) => {
+            None if shared.ledger.has_room() => {
                 state.counts.set += 1;
                 state.insert(hash, tick, key, value);
                 None

@@ -1,25 +1,24 @@
 //! What the handles, the driver and the workers of one wheel share.
 
-use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use foldhash::fast::RandomState;
 
 use crate::clock::{Clock, Driven};
-use crate::sync::{Condvar, Mutex, MutexGuard, Word};
+use crate::sync::MutexGuard;
 
 use super::alarm::Alarm;
 use super::driver::BATCH;
+use super::ledger::Ledger;
+use super::life::{Life, OnBehalf};
 use super::ready::Ready;
 use super::shard::{Command, Pair, Shard, State, Trash};
-use super::stats::{Lateness, Stats};
+use super::stats::Stats;
 use super::ticks::{NEVER, Ticks};
 
 pub(crate) struct Shared<K, V> {
@@ -32,84 +31,7 @@ pub(crate) struct Shared<K, V> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) life: Life,
     hasher: RandomState,
-    limit: Limit,
-    tally: Tally,
-    #[cfg(feature = "metrics")]
-    meters: Meters,
-}
-
-/// Where the `metrics` recorder that was installed when the wheel was built keeps its figures.
-#[cfg(feature = "metrics")]
-struct Meters {
-    fired: metrics::Counter,
-    panics: metrics::Counter,
-    lateness: metrics::Histogram,
-}
-
-/// How many pairs may wait, and how many do.
-struct Limit {
-    /// Live timers as of each shard's last batch, and due pairs whose callback has not begun.
-    pending: CachePadded<AtomicUsize>,
-    max: usize,
-    /// What the channels and the hands of the driver can hide from `pending`.
-    slack: usize,
-}
-
-/// Figures that are only shown: no hand-shake rests on them, so they stay out of the loom models.
-#[derive(Default)]
-struct Tally {
-    lateness: parking_lot::Mutex<Option<Lateness>>,
-    /// Begun, or in the hands of an inline driver.
-    fired: AtomicU64,
-    /// In the hands of an inline driver and not begun; only it writes this.
-    in_hand: CachePadded<AtomicUsize>,
-    drained: AtomicU64,
-    returned: AtomicU64,
-    dropped: AtomicU64,
-    panicked: AtomicU64,
-    wakeups: AtomicU64,
-}
-
-/// Where a wheel is between its start and its end.
-pub(crate) struct Life {
-    /// [`RUNNING`], then [`STOPPING`] from the first stop on.
-    stopping: Word,
-    state: Mutex<LifeState>,
-    changed: Condvar,
-}
-
-const RUNNING: u64 = 0;
-const STOPPING: u64 = 1;
-
-struct LifeState {
-    driver_runs: bool,
-    /// Who collects what is left: nobody yet, somebody, or it is done.
-    collection: Collection,
-    /// Catch-ups asked for, and those after which the driver found nothing more to do.
-    requested: u64,
-    settled: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Collection {
-    Open,
-    Begun,
-    Done,
-}
-
-crate::sync::thread_local! {
-    /// The wheels on whose behalf this thread runs at the moment.
-    #[expect(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
-    static ON_BEHALF: RefCell<Vec<usize>> = RefCell::new(Vec::new());
-}
-
-/// While it lives, the thread counts as one of the wheel's.
-pub(crate) struct OnBehalf;
-
-impl Drop for OnBehalf {
-    fn drop(&mut self) {
-        ON_BEHALF.with(|wheels| wheels.borrow_mut().pop());
-    }
+    pub(crate) ledger: Ledger,
 }
 
 /// What a [`Shared`] is made from.
@@ -127,15 +49,7 @@ pub(crate) struct Parts<K, V> {
 impl<K, V> Shared<K, V> {
     pub(crate) fn new(parts: Parts<K, V>) -> Self {
         let slack = parts.shards.len().saturating_mul(parts.channel + BATCH);
-        #[cfg(feature = "metrics")]
-        let meters = {
-            let wheel = parts.name.to_string();
-            Meters {
-                fired: metrics::counter!("wheelhouse_timers_fired_total", "wheel" => wheel.clone()),
-                panics: metrics::counter!("wheelhouse_timer_panics_total", "wheel" => wheel.clone()),
-                lateness: metrics::histogram!("wheelhouse_timer_lateness_seconds", "wheel" => wheel),
-            }
-        };
+        let ledger = Ledger::new(&parts.name, parts.max_pending, slack);
         Shared {
             name: parts.name,
             shards: parts.shards.into_iter().map(CachePadded::new).collect(),
@@ -145,45 +59,13 @@ impl<K, V> Shared<K, V> {
             clock: parts.clock,
             life: Life::new(),
             hasher: RandomState::default(),
-            limit: Limit {
-                pending: CachePadded::new(AtomicUsize::new(0)),
-                max: parts.max_pending,
-                slack,
-            },
-            tally: Tally::default(),
-            #[cfg(feature = "metrics")]
-            meters,
+            ledger,
         }
     }
 
     /// A pair's callback is about to begin: from here on it is not pending but fired.
     pub(crate) fn begun(&self, pair: &Pair<K, V>, now: Instant) {
-        // Relaxed, here and below: the limit is approximate between batches and the others are
-        // figures that are only shown; nothing is read through them.
-        self.limit.pending.fetch_sub(1, Relaxed);
-        self.tally.fired.fetch_add(1, Relaxed);
-        self.record(&[self.lateness(pair, now)]);
-    }
-
-    /// An inline driver has taken `count` pairs, and begins them one after another: what the
-    /// callers' threads look at is written once for all of them.
-    pub(crate) fn take_in_hand(&self, count: usize) {
-        self.limit.pending.fetch_sub(count, Relaxed);
-        self.tally.fired.fetch_add(count as u64, Relaxed);
-        self.tally.in_hand.store(count, Relaxed);
-    }
-
-    /// `left` of the pairs in hand have not begun.
-    #[inline]
-    pub(crate) fn still_in_hand(&self, left: usize) {
-        self.tally.in_hand.store(left, Relaxed);
-    }
-
-    /// The `left` pairs that are still in hand will not begin.
-    pub(crate) fn put_back(&self, left: usize) {
-        self.limit.pending.fetch_add(left, Relaxed);
-        self.tally.fired.fetch_sub(left as u64, Relaxed);
-        self.tally.in_hand.store(0, Relaxed);
+        self.ledger.begun(self.lateness(pair, now));
     }
 
     /// How long after its tick a pair begins at `now`.
@@ -193,19 +75,8 @@ impl<K, V> Shared<K, V> {
         now.saturating_duration_since(due)
     }
 
-    pub(crate) fn record(&self, lateness: &[Duration]) {
-        let mut recorded = self.tally.lateness.lock();
-        let recorded = recorded.get_or_insert_with(Lateness::new);
-        lateness.iter().for_each(|late| recorded.record(*late));
-        #[cfg(feature = "metrics")]
-        for late in lateness {
-            self.meters.fired.increment(1);
-            self.meters.lateness.record(*late);
-        }
-    }
-
     pub(crate) fn is_stopping(&self) -> bool {
-        self.life.stopping.load() == STOPPING
+        self.life.is_stopping()
     }
 
     /// Runs user code; a panic in it is counted and goes no further.
@@ -213,8 +84,7 @@ impl<K, V> Shared<K, V> {
         let Err(payload) = catch_unwind(AssertUnwindSafe(user_code)) else {
             return;
         };
-        // Relaxed: a counter that is only shown.
-        self.tally.panicked.fetch_add(1, Relaxed);
+        self.ledger.panicked();
         #[cfg(feature = "tracing")]
         {
             let message = payload
@@ -226,8 +96,6 @@ impl<K, V> Shared<K, V> {
         }
         #[cfg(not(feature = "tracing"))]
         let _ = what;
-        #[cfg(feature = "metrics")]
-        self.meters.panics.increment(1);
         // The payload is user code too, and its own panic would be the end of the thread.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             mem::forget(payload);
@@ -243,26 +111,16 @@ impl<K, V> Shared<K, V> {
 
     /// Marks this thread as one of the wheel's.
     pub(crate) fn enter(&self) -> OnBehalf {
-        ON_BEHALF.with(|wheels| wheels.borrow_mut().push(self.id()));
-        OnBehalf
+        OnBehalf::of(self.id())
     }
 
     /// Whether this thread is one of the wheel's.
     pub(crate) fn on_wheel_thread(&self) -> bool {
-        // A handle may be dropped at the very end of a thread, by the destructor of a thread-local.
-        // No thread of a wheel does that while it is at work for one.
-        ON_BEHALF
-            .try_with(|wheels| wheels.borrow().contains(&self.id()))
-            .unwrap_or(false)
+        OnBehalf::is(self.id())
     }
 
     fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
-    }
-
-    pub(crate) fn count_wakeup(&self) {
-        // Relaxed: a counter that is only shown.
-        self.tally.wakeups.fetch_add(1, Relaxed);
     }
 }
 
@@ -293,38 +151,11 @@ impl<K: Eq, V> Shared<K, V> {
         mem::take(&mut state.trash)
     }
 
-    /// Brings `pending` up to date with the shard.
-    fn account(&self, state: &mut State<K, V>) {
+    /// Brings the ledger up to date with the shard.
+    pub(crate) fn account(&self, state: &mut State<K, V>) {
         let live = state.index.len();
         let counted = mem::replace(&mut state.counted, live);
-        // Relaxed: the limit is approximate between batches, nothing is read through it.
-        if live > counted {
-            self.limit.pending.fetch_add(live - counted, Relaxed);
-        } else if live < counted {
-            self.limit.pending.fetch_sub(counted - live, Relaxed);
-        }
-    }
-
-    /// Whether the channels could hide that the limit is reached, so that sets must be counted
-    /// one by one.
-    #[inline]
-    pub(crate) fn near_limit(&self) -> bool {
-        // Relaxed: approximate by what the channels and the driver hold, which `slack` makes up
-        // for.
-        self.limit
-            .pending
-            .load(Relaxed)
-            .saturating_add(self.limit.slack)
-            >= self.limit.max
-    }
-
-    /// Whether one more timer may be pending. The shard of the caller is locked and applied; what
-    /// other channels hide was brought to light by `flush` before.
-    pub(crate) fn has_room(&self, state: &mut State<K, V>) -> bool {
-        self.account(state);
-        // Relaxed: two callers may both take the last place, within the slack that is allowed.
-        let in_hand = self.tally.in_hand.load(Relaxed);
-        self.limit.pending.load(Relaxed) + in_hand < self.limit.max
+        self.ledger.account(counted, live);
     }
 
     /// Applies every command sent before. Each lock is taken, also where the channel is empty:
@@ -395,8 +226,7 @@ impl<K: Eq, V> Shared<K, V> {
     /// Refuses everything from now on. Whoever calls it finds every shard closed afterwards, also
     /// when another call has begun and is not through yet.
     pub(crate) fn close(&self) {
-        // SeqCst: the other side is the driver's look before it sleeps.
-        self.life.stopping.store(STOPPING);
+        self.life.stop();
         self.lanes.iter().for_each(Ready::close);
         for shard in &self.shards {
             shard.close();
@@ -427,10 +257,7 @@ impl<K: Eq, V> Shared<K, V> {
         }
         // Stable: pairs of one tick stay in the order in which they were touched.
         left.sort_by_key(|pair| pair.tick);
-        // Relaxed: counters that are only shown. The reader of a stream may be about to account for
-        // a pair that it has taken.
-        self.limit.pending.fetch_sub(left.len(), Relaxed);
-        self.tally.returned.fetch_add(left.len() as u64, Relaxed);
+        self.ledger.returned(left.len());
         self.life.end_collection();
         left.into_iter()
             .map(|pair| (pair.key, pair.value))
@@ -466,7 +293,7 @@ impl<K: Eq, V> Shared<K, V> {
             pairs: pairs.into_iter(),
         };
         for pair in rest.pairs.by_ref() {
-            self.tally.drained.fetch_add(1, Relaxed);
+            self.ledger.drained();
             f(pair.key, pair.value);
         }
         Some(count)
@@ -499,29 +326,7 @@ impl<K: Eq, V> Shared<K, V> {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let mut stats = Stats {
-            set: 0,
-            pending: 0,
-            fired: 0,
-            removed: 0,
-            moved: 0,
-            replaced: 0,
-            drained: self.tally.drained.load(Relaxed),
-            returned: self.tally.returned.load(Relaxed),
-            dropped: self.tally.dropped.load(Relaxed),
-            panicked: self.tally.panicked.load(Relaxed),
-            wakeups: self.tally.wakeups.load(Relaxed),
-            relocations: 0,
-            cascades: 0,
-            stale: 0,
-            compactions: 0,
-            lateness: self
-                .tally
-                .lateness
-                .lock()
-                .clone()
-                .unwrap_or_else(Lateness::new),
-        };
+        let mut stats = Stats::new();
         for shard in &self.shards {
             let mut state = shard.lock();
             shard.apply_channel(&mut state);
@@ -538,10 +343,7 @@ impl<K: Eq, V> Shared<K, V> {
                 self.finish(shard, state);
             }
         }
-        // Every shard is accounted for by now. Relaxed: figures that are only shown.
-        let in_hand = self.tally.in_hand.load(Relaxed) as u64;
-        stats.pending = self.limit.pending.load(Relaxed) as u64 + in_hand;
-        stats.fired = self.tally.fired.load(Relaxed).saturating_sub(in_hand);
+        self.ledger.fill(&mut stats);
         stats
     }
 }
@@ -670,84 +472,8 @@ struct Rest<'a, K, V> {
 impl<K, V> Drop for Rest<'_, K, V> {
     fn drop(&mut self) {
         for pair in self.pairs.by_ref() {
-            // Relaxed: a counter that is only shown.
-            self.shared.tally.dropped.fetch_add(1, Relaxed);
+            self.shared.ledger.dropped();
             self.shared.contain("drop of a drained pair", || drop(pair));
-        }
-    }
-}
-
-impl Life {
-    fn new() -> Self {
-        Life {
-            stopping: Word::new(RUNNING),
-            state: Mutex::new(LifeState {
-                driver_runs: false,
-                collection: Collection::Open,
-                requested: 0,
-                settled: 0,
-            }),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// True for the first caller; the others return when it is done.
-    fn begin_collection(&self) -> bool {
-        let mut state = self.state.lock();
-        if state.collection == Collection::Open {
-            state.collection = Collection::Begun;
-            return true;
-        }
-        while state.collection != Collection::Done {
-            self.changed.wait(&mut state);
-        }
-        false
-    }
-
-    fn end_collection(&self) {
-        self.state.lock().collection = Collection::Done;
-        self.changed.notify_all();
-    }
-
-    fn wait_for_driver(&self) {
-        let mut state = self.state.lock();
-        while state.driver_runs {
-            self.changed.wait(&mut state);
-        }
-    }
-
-    /// The driver is about to start; from now on a stop waits for its end.
-    pub(crate) fn driver_starts(&self) {
-        self.state.lock().driver_runs = true;
-    }
-
-    /// The driver has ended, or did not start.
-    pub(crate) fn driver_ended(&self) {
-        self.state.lock().driver_runs = false;
-        self.changed.notify_all();
-    }
-
-    fn request(&self) -> u64 {
-        let mut state = self.state.lock();
-        state.requested += 1;
-        state.requested
-    }
-
-    /// The last catch-up that was asked for.
-    pub(crate) fn requested(&self) -> u64 {
-        self.state.lock().requested
-    }
-
-    /// The driver has found nothing more to do since `request` was made.
-    pub(crate) fn settle(&self, request: u64) {
-        self.state.lock().settled = request;
-        self.changed.notify_all();
-    }
-
-    fn wait_until_settled(&self, request: u64) {
-        let mut state = self.state.lock();
-        while state.settled < request && state.driver_runs {
-            self.changed.wait(&mut state);
         }
     }
 }

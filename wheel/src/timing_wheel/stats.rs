@@ -48,6 +48,30 @@ pub struct Stats {
     pub lateness: Lateness,
 }
 
+impl Stats {
+    /// Nothing has happened yet.
+    pub(crate) fn new() -> Self {
+        Stats {
+            set: 0,
+            pending: 0,
+            fired: 0,
+            removed: 0,
+            moved: 0,
+            replaced: 0,
+            drained: 0,
+            returned: 0,
+            dropped: 0,
+            panicked: 0,
+            wakeups: 0,
+            relocations: 0,
+            cascades: 0,
+            stale: 0,
+            compactions: 0,
+            lateness: Lateness::new(),
+        }
+    }
+}
+
 /// How late callbacks began, as a histogram of two significant digits in nanoseconds.
 #[derive(Clone)]
 pub struct Lateness {
