@@ -1,23 +1,19 @@
 //! Heap bytes of `TimingWheel`, by a counting allocator.
 
 mod support {
+    pub(crate) mod heap;
     pub(crate) mod within;
 }
 
-use std::alloc::System;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use wheelhouse_wheel::{ManualClock, TimingWheel};
 
+use support::heap::{alone, heap, since};
 use support::within::within_a_minute;
-
-#[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -29,22 +25,6 @@ const EACH: usize = 96;
 /// What an empty wheel of 16 shards may hold on to: what the pure wheel may, for each, and a
 /// channel of commands.
 const SLACK: usize = 16 * (64 * 1024 + 64 * 64);
-
-/// Keeps other tests from allocating while one counts.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock()
-}
-
-fn heap() -> usize {
-    let stats = HEAP.stats();
-    stats.bytes_allocated - stats.bytes_deallocated
-}
-
-/// Heap bytes that have come to stay since `before`.
-fn since(before: usize) -> usize {
-    heap().saturating_sub(before)
-}
 
 fn wheel() -> (ManualClock, TimingWheel<u64, u64>) {
     let clock = ManualClock::new();

@@ -1,36 +1,20 @@
 //! Heap bytes of `Wheel` after hostile sequences, by a counting allocator: G7.
 
-use std::alloc::System;
+mod support {
+    pub(crate) mod heap;
+}
+
 use std::rc::Rc;
 
-use parking_lot::{Mutex, MutexGuard};
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use wheelhouse_wheel::{TimerKey, Wheel};
 
-#[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+use support::heap::{alone, heap, since};
 
 /// What a pending timer with a value of 8 bytes needs: a node and an entry.
 const NEED: usize = 32 + 8;
 
 /// What a wheel may hold beyond four times the need.
 const SLACK: usize = 64 * 1024;
-
-/// Keeps other tests from allocating while one counts.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock()
-}
-
-fn heap() -> usize {
-    let stats = HEAP.stats();
-    stats.bytes_allocated - stats.bytes_deallocated
-}
-
-/// Heap bytes that have come to stay since `before`.
-fn since(before: usize) -> usize {
-    heap().saturating_sub(before)
-}
 
 fn assert_bounded(wheel: &Wheel<u64>, bytes: usize, when: &str) {
     let bound = 4 * NEED * wheel.len() + SLACK;
