@@ -49,6 +49,9 @@ const SMALL: u32 = 1;
 const BIG: u32 = 2;
 const HEAP: u32 = 3;
 
+/// Chunks of one size at most, and heaps: what a reference has bits for.
+const MOST: u32 = u32::MAX >> 2;
+
 /// One slot: the ends of its chain, or its heap. All zero when empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Slot {
@@ -93,7 +96,10 @@ impl<const N: usize> Pool<N> {
     fn alloc(&mut self, first: Entry) -> u32 {
         let index = if self.free == 0 {
             let index = self.fresh;
-            assert!(index < u32::MAX >> 2, "a wheel holds at most 2^30 chunks");
+            assert!(
+                index < MOST,
+                "a wheel holds at most 2^30 - 1 chunks of a size"
+            );
             if index as usize >= self.chunks.capacity() {
                 self.chunks.grow(|| Chunk {
                     next: 0,
@@ -377,8 +383,10 @@ impl Chains {
                 index
             }
             None => {
+                let index = self.heaps.len() as u32;
+                assert!(index < MOST, "a wheel holds at most 2^30 - 1 heaps");
                 self.heaps.push(heap);
-                (self.heaps.len() - 1) as u32
+                index
             }
         };
         slot.head = index << 2 | HEAP;
