@@ -173,7 +173,7 @@ impl<T> Wheel<T> {
         {
             let (stamp, deadline) = (*stamp, *deadline);
             if deadline == self.hand {
-                Nodes::set_loose(node);
+                node.set_loose();
                 return Some(u64::from(stamp) << 32 | u64::from(index));
             }
             self.relocate(index, deadline);

@@ -116,6 +116,58 @@ impl<T> Node<T> {
         }
     }
 
+    /// Notes the tick that a live node is filed under.
+    #[inline]
+    pub(super) fn set_filed(&mut self, tick: u64) {
+        if let Self::Filed { filed, .. } = self {
+            *filed = tick as u32;
+        } else {
+            self.refile(Some(tick as u32));
+        }
+    }
+
+    /// Marks a live node as one that no slot refers to any more.
+    #[inline]
+    pub(super) fn set_loose(&mut self) {
+        self.refile(None);
+    }
+
+    /// Makes a live node a filed one, or a loose one.
+    #[inline]
+    fn refile(&mut self, filed: Option<u32>) {
+        let (Self::Filed {
+            generation,
+            stamp,
+            deadline,
+            value,
+            ..
+        }
+        | Self::Loose {
+            generation,
+            stamp,
+            deadline,
+            value,
+        }) = mem::replace(self, Self::FRESH)
+        else {
+            unreachable!("only live nodes are filed")
+        };
+        *self = match filed {
+            Some(filed) => Self::Filed {
+                generation,
+                stamp,
+                filed,
+                deadline,
+                value,
+            },
+            None => Self::Loose {
+                generation,
+                stamp,
+                deadline,
+                value,
+            },
+        };
+    }
+
     pub(super) const FRESH: Self = Self::Vacant {
         generation: 0,
         next: NONE,
@@ -406,50 +458,6 @@ impl<T> Nodes<T> {
             next: NONE,
         };
         self.retired += 1;
-    }
-
-    /// Notes the tick that a live node is filed under.
-    #[inline]
-    pub(super) fn set_filed(&mut self, index: u32, tick: u64) {
-        let node = &mut self[index];
-        if let Node::Filed { filed, .. } = node {
-            *filed = tick as u32;
-        } else if let Node::Loose {
-            generation,
-            stamp,
-            deadline,
-            value,
-        } = mem::replace(node, Node::FRESH)
-        {
-            *node = Node::Filed {
-                generation,
-                stamp,
-                filed: tick as u32,
-                deadline,
-                value,
-            };
-        }
-    }
-
-    /// Marks a filed node as one that no slot refers to any more.
-    #[inline]
-    pub(super) fn set_loose(node: &mut Node<T>) {
-        debug_assert!(matches!(node, Node::Filed { .. }));
-        if let Node::Filed {
-            generation,
-            stamp,
-            deadline,
-            value,
-            ..
-        } = mem::replace(node, Node::FRESH)
-        {
-            *node = Node::Loose {
-                generation,
-                stamp,
-                deadline,
-                value,
-            };
-        }
     }
 
     /// Checks I1 and I2.

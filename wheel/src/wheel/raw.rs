@@ -26,21 +26,9 @@ impl<T> Wheel<T> {
     /// When no timer is at `index`.
     #[inline]
     pub(crate) fn reschedule_raw(&mut self, index: u32, deadline: u64) {
-        if let Some(Node::Filed {
-            stamp,
-            deadline: due,
-            ..
-        }) = self.nodes.get_mut(index)
-            && deadline >= *due
-            && deadline > self.tick
-            && self.stamp != u32::MAX
-        {
-            *due = deadline;
-            self.stamp += 1;
-            *stamp = self.stamp;
-            return;
+        if !self.delay(index, deadline, |_| true) {
+            self.reschedule_node(index, deadline);
         }
-        self.reschedule_node(index, deadline);
     }
 
     /// # Panics
