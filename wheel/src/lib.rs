@@ -87,4 +87,4 @@ pub use timing_wheel::{
     BuildError, Builder, Closed, Executor, ExpiredStream, Lateness, ManualTimingWheel, SetError,
     Stats, TimingWheel, TryError, TrySetError, WeakTimingWheel,
 };
-pub use wheel::{Drain, Expired, Iter, SlotsError, TimerKey, Wheel, WheelStats};
+pub use wheel::{Drain, Expired, Iter, MAX_SLOTS, SlotsError, TimerKey, Wheel, WheelStats};

@@ -75,7 +75,16 @@ impl<T> ExactSizeIterator for Drain<T> {}
 impl<T> FusedIterator for Drain<T> {}
 
 impl<T> Wheel<T> {
-    /// All pending timers with key and deadline, in no particular order.
+    /// All pending timers as key, deadline in ticks and value, in no particular
+    /// order. O(n) in the most timers pending at once since the last compaction.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(4, "tea");
+    /// assert!(wheel.iter().eq([(key, 4, &"tea")]));
+    /// assert_eq!(wheel.iter().len(), 1);
+    /// ```
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
         Iter {
@@ -87,7 +96,19 @@ impl<T> Wheel<T> {
 
     /// Takes all timers out at once and returns them in the order in which they
     /// would have fired. The tick stays, and the wheel is free for use at once.
-    /// O(n log n).
+    ///
+    /// O(n log n) in pending timers, before it returns; and O(m) in the most
+    /// timers pending at once since the last compaction.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// wheel.insert(9, "second");
+    /// wheel.insert(4, "first");
+    /// let values: Vec<_> = wheel.drain().map(|timer| timer.value).collect();
+    /// assert_eq!(values, ["first", "second"]);
+    /// assert!(wheel.is_empty());
+    /// ```
     pub fn drain(&mut self) -> Drain<T> {
         let mut timers = Vec::with_capacity(self.len());
         for index in 0..self.nodes.used() {
@@ -126,7 +147,16 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Drops all timers. The tick stays. O(n).
+    /// Drops all timers. The tick stays, every key is stale from now on. O(n) in
+    /// the most timers pending at once since the last compaction.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(4, "tea");
+    /// wheel.clear();
+    /// assert_eq!((wheel.len(), wheel.remove(key)), (0, None));
+    /// ```
     pub fn clear(&mut self) {
         if self.begin_empty_era() {
             self.reset_slots();

@@ -1,7 +1,7 @@
 //! The pure timing wheel: ticks, no clock, no thread.
 //!
 //! # Ground rules
-//! - `mod.rs` is the face: it checks keys and arguments, and touches nodes.
+//! - `mod.rs` is the face, `timer.rs` does to one timer what it asks for.
 //!   Only `fire.rs` moves the hand, only `compact.rs` moves nodes.
 //! - User code (the callback, `Drop` of a value) runs only between two
 //!   operations on a consistent wheel: a value is moved out of the wheel before
@@ -53,8 +53,8 @@ const NONE: u32 = u32::MAX;
 /// Slots of a ring that was not given a number.
 const DEFAULT_SLOTS: usize = 256;
 
-/// Slots that a ring may be given at most.
-const MAX_SLOTS: usize = 16_777_216;
+/// Slots that a ring may be given at most: [`Wheel::with_slots`].
+pub const MAX_SLOTS: usize = 16_777_216;
 
 /// Names one timer of one wheel, for as long as it is pending and never again.
 ///
@@ -149,24 +149,46 @@ struct Taken<T> {
 /// - **G6** Advancing over a gap costs by what expires and cascades, not by the
 ///   length of the gap.
 /// - **G7** Once [`compact`](Wheel::compact) has run, heap bytes are at most
-///   four times what the pending timers need, plus 64 KiB (for values of up to
-///   16 KiB; put larger ones in a `Box`). It runs by itself when less than a
-///   quarter of the nodes is live. A removed value is moved out at once.
+///   four times what the pending timers need, plus 64 KiB. It runs by itself
+///   when less than a quarter of the nodes is live. A removed value is moved
+///   out at once. It has two limits, below.
 /// - **G8** A stale key does nothing.
+///
+/// # Limits of G7
+///
+/// Both are decisions:
+///
+/// - Values live in the wheel, in blocks of eight nodes, so that no node
+///   straddles a cache line that it need not. With values of more than 16 KiB a
+///   single block exceeds the bound; put such values in a `Box`.
+/// - A key stays at 12 bytes, of which 32 bits tell eras apart; each compaction,
+///   drain and clear begins one. After 2³² − 1 of them (one a millisecond lasts
+///   49 days) timers no longer move. Keys stay exact (G8) and dead references
+///   are still swept, but nodes, though used again, keep the memory of the most
+///   timers that are pending at once from then on.
 ///
 /// # Cost
 ///
-/// Inserting, removing and moving are O(1): a timer moves to a *later* deadline
-/// by one store in its node, and is filed again when the hand comes to its old
-/// slot. A timer is copied once per level that it passes (at most four), 8
-/// bytes each time. Memory is about 40 bytes a timer for a value of 8.
+/// Inserting, removing and moving are O(1), amortised over what grows, sweeps
+/// and compacts: a timer moves to a *later* deadline by one store in its node,
+/// and is filed again when the hand comes to its old slot. A timer is copied
+/// once per level that it passes (at most four times in a ring of 256 slots or
+/// more), 8 bytes each time. The key of a timer that a compaction has moved
+/// takes a search for its era and one among about eight keys, O(log n) where
+/// the survivors lie close together. Memory is about 40 bytes a timer for a
+/// value of 8.
 ///
 /// Do not use it where timers are few and never cancelled: a `BinaryHeap` of
 /// deadlines is smaller and as fast.
 ///
 /// # Panics
 ///
-/// Methods that insert panic when 2³² − 1 timers are pending.
+/// - [`insert`](Wheel::insert) at 2³² − 1 timers; the wheel is as before then.
+/// - Whatever files a timer (`insert`, `reschedule`, `advance`, `pop_expired`,
+///   `next_deadline`) when the references take more than 2³⁰ − 1 chunks of a
+///   size, or heaps. That takes deadlines in hundreds of millions of different
+///   circles of 2³² ticks, and more than 64 GiB. The wheel is not to be used
+///   after that.
 pub struct Wheel<T> {
     nodes: Nodes<T>,
     era: u32,
@@ -205,6 +227,13 @@ impl<T> fmt::Debug for Wheel<T> {
 
 impl<T> Wheel<T> {
     /// An empty wheel at tick 0, with a ring of 256 slots.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let wheel: Wheel<&str> = Wheel::new();
+    /// assert!(wheel.is_empty());
+    /// assert_eq!(wheel.tick(), 0);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::with_ring(DEFAULT_SLOTS)
@@ -218,8 +247,17 @@ impl<T> Wheel<T> {
     /// between levels and more cache misses. More than 4096 would only cost,
     /// so more are not allocated.
     ///
+    /// ```
+    /// # use wheelhouse_wheel::{MAX_SLOTS, Wheel};
+    /// let mut wheel = Wheel::with_slots(1_000)?;
+    /// wheel.insert(u64::MAX - 1, "any deadline fits");
+    /// assert!(Wheel::<&str>::with_slots(0).is_err());
+    /// assert!(Wheel::<&str>::with_slots(MAX_SLOTS + 1).is_err());
+    /// # Ok::<(), wheelhouse_wheel::SlotsError>(())
+    /// ```
+    ///
     /// # Errors
-    /// When `slots` is not in `1..=16_777_216`.
+    /// When `slots` is not in `1..=`[`MAX_SLOTS`].
     pub fn with_slots(slots: usize) -> Result<Self, SlotsError> {
         if !(1..=MAX_SLOTS).contains(&slots) {
             return Err(SlotsError { slots });
@@ -245,10 +283,25 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Adds a timer due at tick `deadline`.
+    /// Adds a timer due at tick `deadline`, any `u64`, and returns its key.
     ///
     /// A deadline not after [`tick`](Wheel::tick) counts as the tick after it;
     /// at `u64::MAX` there is none, so the timer never fires.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let soon = wheel.insert(0, "not after tick 0");
+    /// let late = wheel.insert(1_000_000, "late");
+    /// assert_eq!(wheel.deadline(soon), Some(1));
+    /// assert_eq!(wheel.deadline(late), Some(1_000_000));
+    /// ```
+    ///
+    /// # Panics
+    /// When 2³² − 1 timers are pending: the value is dropped, the wheel is as
+    /// before. A place in memory serves 2³² timers between two compactions, and
+    /// counts as taken from then on. Also at the limit of
+    /// [chunks](Wheel#panics).
     #[inline]
     pub fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
         let (index, generation) = self.insert_node(deadline, value);
@@ -259,8 +312,17 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes a timer out; `None` when the key is stale: it has fired, or was
-    /// removed before.
+    /// Takes a timer out. `Some`: this call won, and the timer never fires.
+    /// `None`: the key is stale, since it has fired, or was removed before.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(5, "lunch");
+    /// assert_eq!(wheel.remove(key), Some("lunch"));
+    /// assert_eq!(wheel.remove(key), None);
+    /// assert_eq!(wheel.pop_expired(5), None);
+    /// ```
     #[inline]
     pub fn remove(&mut self, key: TimerKey) -> Option<T> {
         if key.era != self.era {
@@ -275,10 +337,24 @@ impl<T> Wheel<T> {
     }
 
     /// Moves a timer to tick `deadline`, counted as by [`insert`](Wheel::insert).
-    /// Returns whether there was one; `false` when the key is stale.
+    /// `true`: this call won, and the timer does not fire at its old deadline.
+    /// `false`: the key is stale, since it has fired, or was removed before.
     ///
     /// A move to a later deadline is one store. Any move makes the timer the
     /// last one of its tick, also when it leaves the deadline as it was.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let session = wheel.insert(30, "session");
+    /// assert!(wheel.reschedule(session, 60));
+    /// assert_eq!(wheel.pop_expired(59), None);
+    /// assert!(wheel.pop_expired(60).is_some());
+    /// assert!(!wheel.reschedule(session, 90), "it has fired");
+    /// ```
+    ///
+    /// # Panics
+    /// At the limit of [chunks](Wheel#panics).
     #[inline]
     pub fn reschedule(&mut self, key: TimerKey, deadline: u64) -> bool {
         if key.era == self.era
@@ -300,7 +376,24 @@ impl<T> Wheel<T> {
     /// handed out stays pending, and `advance` to the same tick hands it out.
     ///
     /// Costs O(1) per timer that fires or has to be filed again, and nothing
-    /// for ticks without any.
+    /// for ticks without any. The k timers of a tick are sorted, O(k log k),
+    /// when moves have put them out of order.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// wheel.insert(2, "beat");
+    /// let mut fired = Vec::new();
+    /// wheel.advance(7, |wheel, beat| {
+    ///     fired.push(beat.deadline);
+    ///     wheel.insert(beat.deadline + 2, beat.value); // counts as 8
+    /// });
+    /// assert_eq!(fired, [2]);
+    /// assert_eq!(wheel.next_deadline(), Some(8));
+    /// ```
+    ///
+    /// # Panics
+    /// With the callback, and at the limit of [chunks](Wheel#panics).
     pub fn advance(&mut self, now: u64, mut expire: impl FnMut(&mut Self, Expired<T>)) {
         if !self.begin(now) {
             return;
@@ -312,8 +405,21 @@ impl<T> Wheel<T> {
     }
 
     /// Makes `now` the wheel's tick and takes out the next timer due by then,
-    /// in the order of [`advance`](Wheel::advance). `None` when there is none,
-    /// or when `now` is before the wheel's tick.
+    /// in the order of [`advance`](Wheel::advance) and at its cost. `None` when
+    /// there is none, or when `now` is before the wheel's tick.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(4, "due");
+    /// assert_eq!(wheel.pop_expired(3), None);
+    /// let expired = wheel.pop_expired(9).unwrap();
+    /// assert_eq!((expired.key, expired.deadline, expired.value), (key, 4, "due"));
+    /// assert_eq!(wheel.tick(), 9);
+    /// ```
+    ///
+    /// # Panics
+    /// At the limit of [chunks](Wheel#panics).
     pub fn pop_expired(&mut self, now: u64) -> Option<Expired<T>> {
         if !self.begin(now) {
             return None;
@@ -322,37 +428,87 @@ impl<T> Wheel<T> {
         Some(self.expired(taken))
     }
 
-    /// The least deadline of all pending timers, exactly.
+    /// The least deadline of all pending timers in ticks, exactly; `None` when
+    /// there is no timer.
     ///
     /// Timers that were moved to later deadlines may have to be filed again to
     /// find it, which is why it takes `&mut self`: that is work that firing
     /// would have to do otherwise. Finding the least of a span of many ticks
     /// orders it once; so the cost is O(log n) amortised over the insertions,
     /// moves and removals since, and O(1) when there were none.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// assert_eq!(wheel.next_deadline(), None);
+    /// let first = wheel.insert(5_000, 'a');
+    /// wheel.insert(6_000, 'b');
+    /// wheel.reschedule(first, 7_000);
+    /// assert_eq!(wheel.next_deadline(), Some(6_000));
+    /// ```
+    ///
+    /// # Panics
+    /// At the limit of [chunks](Wheel#panics).
     pub fn next_deadline(&mut self) -> Option<u64> {
         self.least_deadline()
     }
 
-    /// The value of a pending timer.
+    /// The value of a pending timer; `None` when the key is stale.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(8, "value");
+    /// assert_eq!(wheel.get(key), Some(&"value"));
+    /// wheel.clear();
+    /// assert_eq!(wheel.get(key), None);
+    /// ```
     #[must_use]
     pub fn get(&self, key: TimerKey) -> Option<&T> {
         self.nodes.get(self.find(key)?)?.value()
     }
 
-    /// The value of a pending timer, to change in place.
+    /// The value of a pending timer, to change in place; `None` when the key is
+    /// stale. Deadline and order stay.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(8, 1);
+    /// *wheel.get_mut(key).unwrap() += 1;
+    /// assert_eq!(wheel.remove(key), Some(2));
+    /// ```
     #[must_use]
     pub fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
         let index = self.find(key)?;
         self.nodes.get_mut(index)?.value_mut()
     }
 
-    /// The tick at which a pending timer is due, as counted.
+    /// The tick at which a pending timer is due, as counted by
+    /// [`insert`](Wheel::insert); `None` when the key is stale.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// wheel.advance(10, |_, _: wheelhouse_wheel::Expired<()>| {});
+    /// let key = wheel.insert(3, ());
+    /// assert_eq!(wheel.deadline(key), Some(11));
+    /// ```
     #[must_use]
     pub fn deadline(&self, key: TimerKey) -> Option<u64> {
         self.nodes.get(self.find(key)?)?.deadline()
     }
 
     /// Number of pending timers.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// wheel.insert(1, 'a');
+    /// wheel.insert(2, 'b');
+    /// wheel.pop_expired(1);
+    /// assert_eq!(wheel.len(), 1);
+    /// ```
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
@@ -360,6 +516,14 @@ impl<T> Wheel<T> {
     }
 
     /// Whether no timer is pending.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(1, ());
+    /// wheel.remove(key);
+    /// assert!(wheel.is_empty());
+    /// ```
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -367,22 +531,50 @@ impl<T> Wheel<T> {
     }
 
     /// The tick that the wheel was last advanced to; 0 at first.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::<()>::new();
+    /// wheel.advance(7, |_, _| {});
+    /// wheel.advance(5, |_, _| {}); // earlier: changes nothing
+    /// assert_eq!(wheel.tick(), 7);
+    /// ```
     #[must_use]
     pub fn tick(&self) -> u64 {
         self.tick
     }
 
     /// What the wheel has done since it was built.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let key = wheel.insert(3, ());
+    /// wheel.reschedule(key, 9);
+    /// wheel.advance(3, |_, _| {});
+    /// assert_eq!(wheel.stats().relocations, 1);
+    /// ```
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         self.stats
     }
 
     /// Gives back memory that the pending timers do not need (G7). Keys stay
-    /// valid. O(n) in pending timers and dead references.
+    /// valid, and what fires when does not change.
     ///
-    /// Worth a call after a peak; an ordinary life needs none, since removing
-    /// and firing compact when less than a quarter of the nodes is live.
+    /// O(n) in the nodes, that is the most timers pending at once since the last
+    /// compaction, and in dead references. Worth a call after a peak; an
+    /// ordinary life needs none, since removing and firing compact when less
+    /// than a quarter of the nodes is live.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// let keys: Vec<_> = (0..500).map(|i| wheel.insert(1_000, i)).collect();
+    /// keys[..200].iter().for_each(|&key| drop(wheel.remove(key)));
+    /// wheel.compact();
+    /// assert_eq!(wheel.get(keys[321]), Some(&321));
+    /// ```
     pub fn compact(&mut self) {
         self.compact_keyed();
     }

@@ -9,6 +9,15 @@ use super::{NONE, Wheel};
 impl<T> Wheel<T> {
     /// Checks every internal invariant. For tests and fuzzers; O(n), slowly.
     ///
+    /// ```
+    /// # use wheelhouse_wheel::Wheel;
+    /// let mut wheel = Wheel::new();
+    /// wheel.insert(1 << 40, ());
+    /// wheel.validate();
+    /// wheel.advance(1 << 39, |_, _| {});
+    /// wheel.validate();
+    /// ```
+    ///
     /// # Panics
     /// When one does not hold, saying which.
     pub fn validate(&self) {
