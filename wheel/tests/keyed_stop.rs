@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod support {
+    pub(crate) mod asleep;
     pub(crate) mod counted;
     pub(crate) mod threads;
     pub(crate) mod within;
@@ -18,6 +19,7 @@ use wheelhouse_wheel::{
     Executor, ManualClock, SetError, TimingWheel, TryError, TrySetError, WeakTimingWheel,
 };
 
+use support::asleep::await_asleep;
 use support::counted::{Alive, Counted};
 use support::threads::{await_threads, threads_named};
 use support::within::within_a_minute;
@@ -103,6 +105,8 @@ fn of_many_stops_at_once_one_gets_the_pairs_and_all_wait() {
             let clock = ManualClock::new();
             let running = Arc::new(AtomicBool::new(false));
             let (begun, has_begun) = mpsc::channel();
+            let (open, gate) = mpsc::channel::<()>();
+            let gate = Mutex::new(gate);
             let wheel = TimingWheel::builder()
                 .clock(clock.clone())
                 .executor(Executor::Threads(1))
@@ -111,7 +115,7 @@ fn of_many_stops_at_once_one_gets_the_pairs_and_all_wait() {
                     move |_: u32, ()| {
                         running.store(true, SeqCst);
                         begun.send(()).unwrap();
-                        thread::sleep(2 * MS);
+                        gate.lock().unwrap().recv().unwrap();
                         running.store(false, SeqCst);
                     }
                 })
@@ -122,18 +126,26 @@ fn of_many_stops_at_once_one_gets_the_pairs_and_all_wait() {
             }
             clock.advance(MS);
             has_begun.recv().unwrap();
-            let start = Barrier::new(8);
+            let start = AtomicBool::new(false);
             let lens = thread::scope(|scope| {
+                let stop = || {
+                    // Not a barrier, since whoever sleeps is to be asleep in the stop.
+                    while !start.load(SeqCst) {
+                        thread::yield_now();
+                    }
+                    let left = wheel.stop().len();
+                    assert!(!running.load(SeqCst), "round {round}: a callback runs on");
+                    left
+                };
                 let stops: Vec<_> = (0..8)
                     .map(|_| {
-                        scope.spawn(|| {
-                            start.wait();
-                            let left = wheel.stop().len();
-                            assert!(!running.load(SeqCst), "round {round}: a callback runs on");
-                            left
-                        })
+                        let thread = thread::Builder::new().name("stops-at-once".into());
+                        thread.spawn_scoped(scope, stop).unwrap()
                     })
                     .collect();
+                start.store(true, SeqCst);
+                await_asleep("stops-at-once", 8);
+                open.send(()).unwrap();
                 stops
                     .into_iter()
                     .map(|stop| stop.join().unwrap())
@@ -149,21 +161,30 @@ fn of_many_stops_at_once_one_gets_the_pairs_and_all_wait() {
 fn stop_waits_for_an_inline_callback() {
     within_a_minute(|| {
         let (begun, has_begun) = mpsc::channel();
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
         let over = Arc::new(AtomicBool::new(false));
         let wheel = TimingWheel::builder()
             .build({
                 let over = over.clone();
                 move |_: u32, ()| {
                     begun.send(()).unwrap();
-                    thread::sleep(50 * MS);
+                    gate.lock().unwrap().recv().unwrap();
                     over.store(true, SeqCst);
                 }
             })
             .unwrap();
         wheel.set_timer(1, (), Duration::ZERO).unwrap();
         has_begun.recv().unwrap();
-        assert_eq!(wheel.stop(), []);
-        assert!(over.load(SeqCst));
+        let stopper = thread::Builder::new().name("stops-and-waits".into());
+        let stopper = stopper.spawn(move || {
+            assert_eq!(wheel.stop(), []);
+            assert!(over.load(SeqCst));
+        });
+        // Asleep in the stop: one that did not wait would end instead.
+        await_asleep("stops-and-waits", 1);
+        open.send(()).unwrap();
+        stopper.unwrap().join().unwrap();
     });
 }
 
