@@ -360,24 +360,3 @@ fn statistics_are_one_line_on_standard_error() {
     );
     assert_eq!(run.stderr.lines().count(), 1);
 }
-
-/// The bound is generous: this is about an accidental O(n) per line, not about a figure.
-#[test]
-fn two_hundred_thousand_operations_take_seconds_at_most() {
-    let mut input = String::new();
-    for at in 0..100_000_u64 {
-        let (at_ms, key) = (at / 10, at % 30_000);
-        input.push_str(&format!(
-            "{{\"at_ms\":{at_ms},\"op\":\"set\",\"key\":\"user:{key}\",\"delay_ms\":{},\"value\":\"v\"}}\n\
-             {{\"at_ms\":{at_ms},\"op\":\"move\",\"key\":\"user:{key}\",\"delay_ms\":{}}}\n",
-            at * 7919 % 60_000,
-            at * 104_729 % 60_000,
-        ));
-    }
-    let begin = std::time::Instant::now();
-    let run = wheelhouse(&["sim", "wheel"], input.as_bytes());
-    let took = begin.elapsed();
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
-    assert!(run.stdout.lines().count() >= 30_000);
-    assert!(took.as_secs() < 10, "{took:?}");
-}
