@@ -16,6 +16,8 @@
 //!
 //! A new part is a module with a `PART` of its own and a line in [`PARTS`].
 
+#![warn(missing_docs)]
+
 pub mod args;
 pub mod harness;
 pub mod peers;
