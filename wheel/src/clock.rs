@@ -29,8 +29,9 @@ pub trait Clock: Send + Sync + 'static {
 /// A driver as its clock sees it. Only a virtual clock calls this.
 pub trait Driven: Send + Sync {
     /// Wakes the driver and returns once it has handed out everything due by the clock's present
-    /// instant (callbacks that run inline have returned by then). On a thread of that driver it
-    /// returns at once.
+    /// instant that its reader has room for (callbacks that run inline have returned by then). On a
+    /// thread that works for any wheel it returns at once: two wheels that wait for each other would
+    /// wait for ever.
     fn catch_up(&self);
 
     /// The instant of the next tick at which something is due, if there is one.
@@ -93,8 +94,11 @@ impl ManualClock {
     }
 
     /// Jumps ahead by `by` at once, as after a stall, and returns when every driver on this clock
-    /// has handed out what became due and inline callbacks have returned. On a thread of a driver
-    /// (an inline callback, say) it does not wait for that driver.
+    /// has handed out what became due and inline callbacks have returned; callbacks on a pool or a
+    /// runtime may still be waiting for their turn. On a thread of any wheel (in a callback, say) it
+    /// does not wait. What a full stream has no room for stays in its wheel. A timer that a callback
+    /// sets again counts from the new instant: to see each of its rounds use
+    /// [`run_for`](Self::run_for).
     ///
     /// A jump past the end of what [`Instant`] can express goes as far as that.
     pub fn advance(&self, by: Duration) {
@@ -105,22 +109,32 @@ impl ManualClock {
         self.catch_up();
     }
 
-    /// Moves ahead by `by` from deadline to deadline, so that every timer sees its own tick as the
-    /// present instant; what callbacks schedule within the span takes part.
+    /// Moves ahead by `by` from deadline to deadline, so that every inline callback sees its own
+    /// tick as the present instant; what callbacks schedule within the span takes part. It never
+    /// moves the clock back when a callback or another thread moves it further ahead meanwhile.
     pub fn run_for(&self, by: Duration) {
         let end = add_saturating(self.now(), by);
         self.catch_up();
         while let Some(next) = self.next_deadline()
             && next <= end
         {
-            self.set(next);
+            self.reach(next);
         }
-        self.set(end);
+        self.reach(end);
     }
 
     /// Sets the time to `to`, also backwards, and waits like [`advance`](Self::advance).
     pub fn set(&self, to: Instant) {
         *self.shared.now.lock() = to;
+        self.catch_up();
+    }
+
+    /// Moves ahead to `at`, unless the clock is past it.
+    fn reach(&self, at: Instant) {
+        {
+            let mut now = self.shared.now.lock();
+            *now = at.max(*now);
+        }
         self.catch_up();
     }
 
@@ -171,7 +185,12 @@ impl Clock for ManualClock {
     }
 
     fn register(&self, driver: Weak<dyn Driven>) -> bool {
-        self.shared.drivers.lock().push(driver);
+        let mut drivers = self.shared.drivers.lock();
+        // Those that are gone are let go when the list would grow.
+        if drivers.len() == drivers.capacity() {
+            drivers.retain(|driver| driver.strong_count() > 0);
+        }
+        drivers.push(driver);
         true
     }
 }

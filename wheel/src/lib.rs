@@ -1,4 +1,4 @@
-//! Timing wheel: millions of delayed values, each fired exactly on time.
+//! Timing wheel: millions of delayed values, each fired at its tick.
 //!
 //! Unlike a task that awaits `tokio::time::sleep`, a timer here is a few dozen bytes in an array,
 //! and setting, moving or removing it is a store or two, whatever the number of timers. Unlike
@@ -37,13 +37,14 @@
 //! - G1, never early: a timer fires at the first tick that is not before it is due.
 //! - G2, exactly once: each value leaves by exactly one of firing, removal, replacement, drain,
 //!   stop and drop, and [`Stats`] adds up.
-//! - G3, order: by tick, and within a tick by the last set or move ([`Wheel`] and
-//!   [`ManualTimingWheel`]; a driver with [`Executor::Inline`] keeps the order of ticks).
+//! - G3, order: by tick, and within a tick by the last set or move ([`Wheel`],
+//!   [`ManualTimingWheel`], and a [`TimingWheel`] of one shard; one of several keeps the order of
+//!   ticks).
 //! - G4, nothing is forgotten: after a stall every tick is caught up with, in order.
 //! - G5, any delay: a [`Duration`](std::time::Duration) of any length, a clock that jumps or steps
 //!   back. What lies beyond the last tick never fires, and can be moved and removed.
-//! - G6, no waiting: no call waits for the driver, and a driver with nothing to do sleeps until the
-//!   next deadline.
+//! - G6, no waiting: no call waits for the driver, but for stop, the drop of the last handle, and the
+//!   moves of a [`ManualClock`]; and a driver with nothing to do sleeps until the next deadline.
 //! - G7, memory in proportion: what is removed is freed, also when its deadline is far.
 //! - G8, keys and handles that are stale do nothing.
 //! - Who won is in the return value: a removal that says it removed has kept the value from firing.
@@ -54,7 +55,7 @@
 //!
 //! Timers fire on a grid of ticks, 1 ms apart by default: up to one interval late by design. For
 //! microseconds use a thread that spins. A [`TimingWheel`] batches: a set is a message until the
-//! driver ticks or a caller finds sixty-four of them, which costs nothing but shows in
+//! driver ticks or a caller finds the channel full, which costs nothing but shows in
 //! [`remove_timer`](TimingWheel::remove_timer) dropping its value a little later. The answering
 //! forms ([`take_timer`](TimingWheel::take_timer) and its like) act at once and cost a lock. For a
 //! few dozen timers a `BinaryHeap` is as good as any wheel.
@@ -75,6 +76,15 @@
 //!  callers ──► channel ──► index + wheel ──► due pairs ──► callback, pool, tokio, stream
 //!               (16 shards)            driver
 //! ```
+//!
+//! # Features
+//!
+//! - `tokio`: [`Executor`]s that run callbacks on a tokio runtime.
+//! - `tracing`: events at level debug when a wheel starts and stops, at level error when user code
+//!   panics, with the wheel's name.
+//! - `metrics`: the counters `wheelhouse_timers_fired_total` and `wheelhouse_timer_panics_total`, the
+//!   gauge `wheelhouse_timers_pending` and the histogram `wheelhouse_timer_lateness_seconds`, all with
+//!   the label `wheel`, its name. The gauge follows batches of sets and of firings. Install the recorder before the wheel is built.
 #![warn(missing_docs)]
 
 mod clock;

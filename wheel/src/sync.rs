@@ -9,7 +9,8 @@
 //! | [`Parker`], [`Unparker`] | `crossbeam-utils` | a token under a mutex |
 //! | [`Channel`] | `crossbeam-channel`, bounded | `Mutex<VecDeque>` |
 //!
-//! The contract that callers rely on, held by the tests at the bottom for either side:
+//! The contract that callers rely on, held by the tests at the bottom for either side (the single
+//! order only where it can be tested, in the model):
 //! a channel is first in first out, holds exactly its capacity, and a `try_send` that returned Ok
 //! is seen by every later `try_recv` and `is_empty`; `try_send` and `is_empty` take part in the
 //! single order of sequentially consistent operations (crossbeam claims a slot with a SeqCst
@@ -284,7 +285,7 @@ pub(crate) use real::*;
 
 /// The contract, checked on whichever side is compiled (the model runs inside `loom::model`).
 #[cfg(test)]
-mod contract {
+mod loom_tests {
     use super::*;
 
     fn check(test: impl Fn() + Sync + Send + 'static) {
@@ -295,7 +296,7 @@ mod contract {
     }
 
     #[test]
-    fn loom_tests_channel_is_fifo_and_holds_exactly_its_capacity() {
+    fn channel_is_fifo_and_holds_exactly_its_capacity() {
         check(|| {
             let channel = Channel::bounded(2);
             assert!(channel.is_empty());
@@ -313,7 +314,7 @@ mod contract {
     }
 
     #[test]
-    fn loom_tests_unpark_before_park_is_kept_once() {
+    fn unpark_before_park_is_kept_once() {
         check(|| {
             let parker = Parker::new();
             parker.unparker().unpark();
@@ -326,7 +327,7 @@ mod contract {
     }
 
     #[test]
-    fn loom_tests_condvar_waits_for_the_change() {
+    fn condvar_waits_for_the_change() {
         check(|| {
             let pair = std::sync::Arc::new((Mutex::new(false), Condvar::new()));
             let other = pair.clone();
@@ -344,6 +345,29 @@ mod contract {
             }
             drop(set);
             setter.join().expect("the setter does not panic");
+        });
+    }
+
+    /// Store, then load, on either side: at least one sees the other. What alarm.rs rests on.
+    #[test]
+    fn words_and_channel_are_in_one_order() {
+        check(|| {
+            let pair = std::sync::Arc::new((Word::new(0), Channel::bounded(1), Word::new(0)));
+            let other = pair.clone();
+            #[cfg(wheelhouse_loom)]
+            use loom::thread;
+            #[cfg(not(wheelhouse_loom))]
+            use std::thread;
+            let sleeper = thread::spawn(move || {
+                other.0.store(1);
+                (other.1.is_empty(), other.2.load())
+            });
+            assert_eq!(pair.1.try_send(()), Ok(()));
+            pair.2.store(1);
+            let published = pair.0.load();
+            let (empty, lowered) = sleeper.join().expect("the sleeper does not panic");
+            assert!(published == 1 || !empty, "neither saw the other");
+            assert!(published == 1 || lowered == 1, "neither saw the other");
         });
     }
 }

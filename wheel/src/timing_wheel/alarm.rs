@@ -5,9 +5,10 @@
 //! | value | meaning | who may leave it |
 //! |---|---|---|
 //! | `AWAKE` (0) | the driver runs, and looks at every shard before it sleeps | the driver, in `publish` |
-//! | tick `t` | the driver sleeps, or is about to, until `t` | the driver when it wakes; a caller with an earlier deadline, who then owes the unpark |
+//! | 1 | the driver sleeps until its stream is read: no deadline is earlier | as below, but for `ring` |
+//! | tick `t` | the driver sleeps, or is about to, until `t` | the driver when it wakes; `ring` with an earlier deadline and `wake` (stop, a moved clock, a stream's reader), who then owe the unpark |
 //!
-//! The protocol, every access SeqCst:
+//! The protocol, every access sequentially consistent (a `Word` knows no other):
 //!
 //! 1. A caller makes its deadline visible in the shard (`queued` or `next`, see shard.rs).
 //! 2. The caller reads `wake_at`; when its deadline is earlier, it swaps in `AWAKE`, and unparks
@@ -46,7 +47,7 @@ impl Alarm {
     /// Step 2: wakes the driver if it would sleep past `tick`.
     #[inline]
     pub(crate) fn ring(&self, tick: u64) {
-        // SeqCst: the other side is the store in `sleep`.
+        // The other side is the store in `sleep`.
         if tick < self.wake_at.load() {
             self.wake();
         }
@@ -55,7 +56,7 @@ impl Alarm {
     /// Wakes the driver if it sleeps or is about to.
     #[cold]
     pub(crate) fn wake(&self) {
-        // SeqCst as above; the swap lets one of many callers pay for the unpark.
+        // The swap lets one of many callers pay for the unpark.
         if self.wake_at.swap(AWAKE) != AWAKE {
             self.unparker.unpark();
         }
@@ -70,8 +71,7 @@ impl Alarm {
         timeout: Option<Duration>,
         stay_awake: impl FnOnce() -> bool,
     ) -> bool {
-        // SeqCst: the other side is the load in `ring`. One past the tick when nothing is due, so
-        // that a deadline of `NEVER` wakes nobody and `wake` always does.
+        // The other side is the load in `ring`.
         self.wake_at.store(tick.max(AWAKE + 1));
         let slept = !stay_awake();
         if slept {
@@ -80,7 +80,7 @@ impl Alarm {
                 None => parker.park(),
             }
         }
-        // SeqCst: from here on every shard is looked at again before the next sleep.
+        // From here on every shard is looked at again before the next sleep.
         self.wake_at.store(AWAKE);
         slept
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Driven, SystemClock};
 use crate::sync::Parker;
-use crate::wheel::Wheel;
+use crate::wheel::{MAX_SLOTS, Wheel};
 
 use super::alarm::Alarm;
 use super::driver::Driver;
@@ -21,6 +21,12 @@ use super::shard::Shard;
 use super::shared::{Parts, Shared};
 use super::stream::ExpiredStream;
 use super::{TimingWheel, WeakTimingWheel};
+
+/// What a thread's stack has beside room for pairs: as much as the standard library gives.
+const STACK: usize = 2 << 20;
+
+/// How many pairs the stack has room for: more than are moved at once in an unoptimised build.
+const COPIES: usize = 64;
 
 /// Settings of a [`TimingWheel`], from [`TimingWheel::builder`].
 ///
@@ -82,7 +88,8 @@ impl Builder {
         }
     }
 
-    /// The name of the wheel in thread names, traces and metrics; without NUL characters.
+    /// The name of the wheel in thread names (of which Linux shows 15 bytes), traces and metrics;
+    /// without NUL characters.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -95,15 +102,16 @@ impl Builder {
         self
     }
 
-    /// Slots of each shard's finest ring, rounded up to a power of two. What fires when never
-    /// depends on it, the cost may: timers within so many ticks are filed once.
+    /// Slots of each shard's finest ring, rounded up to a power of two, of which 4096 are used at
+    /// most. What fires when never depends on it, the cost may: timers within so many ticks are
+    /// filed once.
     pub fn slots(mut self, slots: usize) -> Self {
         self.slots = slots;
         self
     }
 
     /// Into how many independent parts the keys are divided. More shards let more threads work at
-    /// once and cost memory.
+    /// once and cost memory. With one shard the order within a tick is that of the last set or move.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = shards;
         self
@@ -117,7 +125,8 @@ impl Builder {
     }
 
     /// How many timers may be pending at once; further sets of new keys are refused. Threads that
-    /// set at the same time may exceed it by one batch per shard.
+    /// set at the same time may exceed it by one batch per shard. Within `shards × (channel + 64)` of
+    /// the limit a set costs a lock of every shard.
     pub fn max_pending(mut self, timers: usize) -> Self {
         self.max_pending = timers;
         self
@@ -208,7 +217,7 @@ impl Builder {
             _ => 1,
         };
         let parker = Parker::new();
-        let shared = Arc::new(self.shared(&parker, self.shards, lanes)?);
+        let shared = Arc::new(self.shared(&parker, self.shards, lanes));
         let wheel = TimingWheel::new(shared.clone());
         let callback: Callback<K, V> = Arc::new(make(wheel.downgrade()));
         let outlet = match &self.executor {
@@ -231,7 +240,8 @@ impl Builder {
         if let Executor::Threads(count) = self.executor {
             for number in 0..count {
                 let (shared, callback) = (shared.clone(), callback.clone());
-                let started = spawn(&format!("{}-{number}", self.name), move || {
+                let name = format!("{}-{number}", self.name);
+                let started = spawn(&name, size_of::<(K, V)>(), move || {
                     work(
                         &shared,
                         &shared.lanes[number % shared.lanes.len()],
@@ -288,7 +298,7 @@ impl Builder {
         in_range("stream", capacity, 1..=usize::MAX)?;
         let capacity = NonZeroUsize::new(capacity).expect("checked to be 1 or more");
         let parker = Parker::new();
-        let shared = Arc::new(self.shared(&parker, self.shards, 1)?);
+        let shared = Arc::new(self.shared(&parker, self.shards, 1));
         let wheel = TimingWheel::new(shared.clone());
         let stream = ExpiredStream::new(shared.clone(), capacity, Shared::close);
         wheel.adopt(vec![self.start_driver(
@@ -299,7 +309,8 @@ impl Builder {
         Ok((wheel, stream))
     }
 
-    /// Builds a wheel of one shard without a thread. It fires when
+    /// Builds a wheel of one shard without a thread. A [`ManualClock`](crate::ManualClock) does not
+    /// turn it. It fires when
     /// [`turn`](ManualTimingWheel::turn) is called, on the caller's thread, one pair after another
     /// in exact order.
     ///
@@ -327,7 +338,7 @@ impl Builder {
         F: FnMut(K, V) + Send + 'static,
     {
         self.check()?;
-        let shared = Arc::new(self.shared(&Parker::new(), 1, 1)?);
+        let shared = Arc::new(self.shared(&Parker::new(), 1, 1));
         Ok(ManualTimingWheel::new(
             TimingWheel::new(shared),
             Box::new(callback),
@@ -349,25 +360,20 @@ impl Builder {
                 allowed: "more than 0".to_owned(),
             });
         }
-        in_range("slots", self.slots, 1..=16_777_216)?;
+        in_range("slots", self.slots, 1..=MAX_SLOTS)?;
         in_range("shards", self.shards, 1..=1024)?;
         in_range("channel", self.channel, 1..=65_536)?;
         in_range("max_pending", self.max_pending, 1..=usize::MAX)
     }
 
-    pub(super) fn shared<K: Eq, V>(
-        &self,
-        parker: &Parker,
-        shards: usize,
-        lanes: usize,
-    ) -> Result<Shared<K, V>, BuildError> {
+    fn shared<K: Eq, V>(&self, parker: &Parker, shards: usize, lanes: usize) -> Shared<K, V> {
         let shards = (0..shards)
             .map(|_| {
                 let wheel = Wheel::with_slots(self.slots).expect("the range is checked above");
                 Shard::new(self.channel, wheel)
             })
             .collect();
-        Ok(Shared::new(Parts {
+        Shared::new(Parts {
             name: self.name.as_str().into(),
             shards,
             channel: self.channel,
@@ -376,7 +382,7 @@ impl Builder {
             interval: self.interval,
             clock: self.clock.clone(),
             max_pending: self.max_pending,
-        }))
+        })
     }
 
     fn start_driver<K, V>(
@@ -393,18 +399,27 @@ impl Builder {
         let virtual_time = self.clock.register(weak);
         let driver = Driver::new(shared.clone(), parker, outlet, virtual_time);
         shared.life.driver_starts();
-        let started = spawn(&self.name, move || driver.run());
+        let started = spawn(&self.name, size_of::<(K, V)>(), move || driver.run());
         if started.is_err() {
             shared.life.driver_ended();
         }
         #[cfg(feature = "tracing")]
-        tracing::debug!(wheel = %self.name, interval = ?self.interval, shards = self.shards, "timing wheel starts");
+        if started.is_ok() {
+            tracing::debug!(wheel = %self.name, interval = ?self.interval, shards = self.shards, "timing wheel starts");
+        }
         started
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BuildError> {
-    Ok(thread::Builder::new().name(name.to_owned()).spawn(body)?)
+/// Starts a thread that hands out pairs of `pair` bytes, which are moved many times on its stack.
+fn spawn(
+    name: &str,
+    pair: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, BuildError> {
+    let stack = STACK + pair.saturating_mul(COPIES);
+    let builder = thread::Builder::new().name(name.to_owned());
+    Ok(builder.stack_size(stack).spawn(body)?)
 }
 
 fn in_range(

@@ -15,6 +15,9 @@ use super::ticks::NEVER;
 /// How many pairs of a shard are taken out under one hold of its lock. Commands get in between.
 pub(crate) const BATCH: usize = 64;
 
+/// How long the driver stays away from a clock that has panicked.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// A tick that nothing is due before, so that a driver which sleeps until then is not woken by
 /// deadlines: it waits for room in its stream.
 const FIRST: u64 = 1;
@@ -54,11 +57,13 @@ where
         let shared = self.shared.clone();
         let _on_behalf = shared.enter();
         while !shared.is_stopping() {
-            // A panic of a key's `Hash` or `Eq`, or of the clock, must not end the driver.
-            shared.contain("key or clock", || self.pass());
+            // A panic of the clock must not end the driver, nor keep it busy.
+            if !shared.contain("clock", || self.pass()) {
+                self.parker.park_timeout(PAUSE);
+            }
         }
         // An inline driver stopped in the middle of a batch: the rest has not begun.
-        shared.lanes[0].push(self.due.drain(..));
+        shared.wake(shared.lanes[0].push(self.due.drain(..)));
         shared.life.driver_ended();
         // The callback goes with the driver: its own `Drop` still runs on a thread of the wheel.
         drop(self);

@@ -15,15 +15,20 @@ use super::shared::Shared;
 pub enum Executor {
     /// On the driver's thread, one after another, in the order of their ticks. The fastest, for
     /// callbacks that take microseconds: one that sleeps for a second makes everything a second
-    /// late.
+    /// late. A callback cannot take what was collected with it, up to 64 pairs per shard of its
+    /// tick.
     #[default]
     Inline,
-    /// On this many threads that the wheel starts and stops, 1 to 1024.
+    /// On this many threads that the wheel starts and stops, 1 to 1024. Due pairs that wait for a
+    /// thread are bounded by `max_pending` alone.
     Threads(usize),
-    /// As tasks on a tokio runtime, one for each batch of due pairs. Callbacks must not block.
+    /// As tasks on a tokio runtime, one for each batch of due pairs. Callbacks must not block; they
+    /// run inside the runtime, so that `tokio::spawn` works in them. When
+    /// the runtime has shut down, due pairs go on waiting until a stop returns them.
     #[cfg(feature = "tokio")]
     Tokio(tokio::runtime::Handle),
-    /// On the blocking threads of a tokio runtime, one call for each due pair.
+    /// On the blocking threads of a tokio runtime, one call for each due pair. When the runtime has
+    /// shut down, due pairs go on waiting until a stop returns them.
     #[cfg(feature = "tokio")]
     TokioBlocking(tokio::runtime::Handle),
 }
@@ -103,11 +108,11 @@ where
 /// Puts each pair into its lane.
 fn enqueue<K: std::hash::Hash, V>(shared: &Shared<K, V>, due: &mut Vec<Pair<K, V>>) {
     match &*shared.lanes {
-        [lane] => lane.push(due.drain(..)),
+        [lane] => shared.wake(lane.push(due.drain(..))),
         lanes => {
             for pair in due.drain(..) {
                 let lane = shared.hash(&pair.key) as usize % lanes.len();
-                lanes[lane].push([pair]);
+                shared.wake(lanes[lane].push([pair]));
             }
         }
     }
@@ -126,30 +131,43 @@ fn spawn<K, V>(
     K: Send + 'static,
     V: Send + 'static,
 {
+    // A runtime that gets no thread for a blocking task panics. The pairs stay queued then, for the
+    // tasks that come later.
     let start = |work: Box<dyn FnOnce() + Send>| {
-        if blocking {
-            drop(runtime.spawn_blocking(work));
-        } else {
-            drop(runtime.spawn(async move { work() }));
-        }
+        shared.contain("spawning a task", || {
+            if blocking {
+                drop(runtime.spawn_blocking(work));
+            } else {
+                drop(runtime.spawn(async move { work() }));
+            }
+        });
     };
     if shared.lanes.len() > 1 {
         for number in (0..shared.lanes.len()).filter(|n| shared.lanes[*n].claim()) {
-            let (shared, callback) = (shared.clone(), callback.clone());
+            let callback = callback.clone();
+            let mut claim = Claim {
+                shared: shared.clone(),
+                number,
+                held: true,
+            };
             start(Box::new(move || {
-                let lane = &shared.lanes[number];
-                loop {
-                    while run_next(&shared, lane, &callback) {}
-                    if lane.release() {
-                        break;
-                    }
+                let lane = &claim.shared.lanes[claim.number];
+                while claim.held {
+                    while run_next(&claim.shared, lane, &callback) {}
+                    claim.held = !lane.release();
                 }
             }));
         }
         return;
     }
-    let each = if blocking { 1 } else { TASK };
-    for _ in 0..count.div_ceil(each) {
+    // One blocking task for each pair, so that none waits for another; it goes on with what tasks
+    // that could not be started have left behind.
+    let (tasks, each) = if blocking {
+        (count, usize::MAX)
+    } else {
+        (count.div_ceil(TASK), TASK)
+    };
+    for _ in 0..tasks {
         let (shared, callback) = (shared.clone(), callback.clone());
         start(Box::new(move || {
             for _ in 0..each {
@@ -158,6 +176,23 @@ fn spawn<K, V>(
                 }
             }
         }));
+    }
+}
+
+/// A claimed lane; a task that is dropped unrun, because its runtime has shut down, gives it back.
+#[cfg(feature = "tokio")]
+struct Claim<K, V> {
+    shared: Arc<Shared<K, V>>,
+    number: usize,
+    held: bool,
+}
+
+#[cfg(feature = "tokio")]
+impl<K, V> Drop for Claim<K, V> {
+    fn drop(&mut self) {
+        if self.held {
+            self.shared.lanes[self.number].abandon();
+        }
     }
 }
 
@@ -193,7 +228,7 @@ fn run_all<K, V>(shared: &Shared<K, V>, due: &mut Vec<Pair<K, V>>, callback: &Ca
         && let Some(pair) = pairs.next()
     {
         shared.ledger.still_in_hand(pairs.len());
-        late[noted] = shared.lateness(&pair, shared.clock.now());
+        late[noted] = shared.lateness(&pair, shared.now());
         noted += 1;
         if noted == NOTE {
             shared.ledger.record(&late);
@@ -207,8 +242,8 @@ fn run_all<K, V>(shared: &Shared<K, V>, due: &mut Vec<Pair<K, V>>, callback: &Ca
     due.extend(rest);
 }
 
-/// Runs the callback of a pair, on a thread of the wheel.
+/// Runs the callback of a pair, on a thread of the wheel. Nothing in it unwinds.
 fn run<K, V>(shared: &Shared<K, V>, pair: Pair<K, V>, callback: &Callback<K, V>) {
-    shared.begun(&pair, shared.clock.now());
+    shared.begun(&pair, shared.now());
     shared.contain("callback", || callback(pair.key, pair.value));
 }

@@ -56,6 +56,13 @@ impl Index {
             .map(|entry| entry.remove().0.node)
     }
 
+    /// Takes out a node whose key's hash is not to be had. Looks at the whole table.
+    #[cold]
+    pub(crate) fn remove_node(&mut self, node: u32) -> Option<u32> {
+        let found = self.table.extract_if(|bucket| bucket.node == node);
+        found.map(|bucket| bucket.node).last()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.table = HashTable::new();
     }

@@ -41,6 +41,7 @@ struct Meters {
     fired: metrics::Counter,
     panics: metrics::Counter,
     lateness: metrics::Histogram,
+    pending: metrics::Gauge,
 }
 
 impl Ledger {
@@ -97,9 +98,9 @@ impl Ledger {
     /// An inline driver has taken `count` pairs, and begins them one after another: what the
     /// callers' threads look at is written once for all of them.
     pub(crate) fn take_in_hand(&self, count: usize) {
-        self.pending.fetch_sub(count, Relaxed);
-        self.fired.fetch_add(count as u64, Relaxed);
         self.in_hand.store(count, Relaxed);
+        self.fired.fetch_add(count as u64, Relaxed);
+        self.pending.fetch_sub(count, Relaxed);
     }
 
     /// `left` of the pairs in hand have not begun.
@@ -117,14 +118,26 @@ impl Ledger {
 
     /// Adds to the histogram of lateness.
     pub(crate) fn record(&self, lateness: &[Duration]) {
-        let mut recorded = self.lateness.lock();
-        let recorded = recorded.get_or_insert_with(Lateness::new);
-        lateness.iter().for_each(|late| recorded.record(*late));
+        {
+            let mut recorded = self.lateness.lock();
+            let recorded = recorded.get_or_insert_with(Lateness::new);
+            lateness.iter().for_each(|late| recorded.record(*late));
+        }
+        // The recorder is user code: it is called outside the lock.
         #[cfg(feature = "metrics")]
         for late in lateness {
             self.meters.fired.increment(1);
             self.meters.lateness.record(*late);
         }
+        #[cfg(feature = "metrics")]
+        self.show_pending();
+    }
+
+    /// Shows how many timers are pending. Calls the recorder, so not under a lock.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn show_pending(&self) {
+        let pending = self.pending.load(Relaxed) + self.in_hand.load(Relaxed);
+        self.meters.pending.set(pending as f64);
     }
 
     pub(crate) fn drained(&self) {
@@ -152,15 +165,15 @@ impl Ledger {
         self.returned.fetch_add(count as u64, Relaxed);
     }
 
-    /// Fills in what is counted here; every shard has been accounted for before.
+    /// Adds what is counted here; every shard has been accounted for before.
     pub(crate) fn fill(&self, stats: &mut Stats) {
         let in_hand = self.in_hand.load(Relaxed) as u64;
         stats.pending = self.pending.load(Relaxed) as u64 + in_hand;
         stats.fired = self.fired.load(Relaxed).saturating_sub(in_hand);
         stats.drained = self.drained.load(Relaxed);
         stats.returned = self.returned.load(Relaxed);
-        stats.dropped = self.dropped.load(Relaxed);
-        stats.panicked = self.panicked.load(Relaxed);
+        stats.dropped += self.dropped.load(Relaxed);
+        stats.panicked += self.panicked.load(Relaxed);
         stats.wakeups = self.wakeups.load(Relaxed);
         if let Some(lateness) = &*self.lateness.lock() {
             stats.lateness = lateness.clone();
@@ -175,6 +188,7 @@ impl Meters {
         Meters {
             fired: metrics::counter!("wheelhouse_timers_fired_total", "wheel" => wheel.clone()),
             panics: metrics::counter!("wheelhouse_timer_panics_total", "wheel" => wheel.clone()),
+            pending: metrics::gauge!("wheelhouse_timers_pending", "wheel" => wheel.clone()),
             lateness: metrics::histogram!("wheelhouse_timer_lateness_seconds", "wheel" => wheel),
         }
     }

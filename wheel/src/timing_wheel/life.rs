@@ -1,6 +1,23 @@
 //! Where a wheel is between its start and its end, and which threads work for it.
 //!
-//! Checked by `loom_tests::stop_against_stop` and `loom_tests::stop_against_a_running_driver`.
+//! | `stopping` | `collection` | meaning | who moves it on |
+//! |---|---|---|---|
+//! | RUNNING | Open | calls are accepted | the first `Shared::close` |
+//! | STOPPING | Open | calls fail, or soon will; the driver ends | the first stop on a foreign thread |
+//! | STOPPING | Begun | that stop waits for the driver and for callbacks, gathers, joins | the same |
+//! | STOPPING | Done | later stops return | nobody |
+//!
+//! `driver_runs` is set before the driver's thread starts and cleared as its last act, so whoever
+//! sees it cleared under the lock finds all that the driver left in the lanes.
+//!
+//! `requested` and `settled` count the catch-ups of a virtual clock. The driver reads `requested`,
+//! then the clock; when nothing is due by then it writes what it read to `settled`. The clock was
+//! moved before the request, so a settled request has seen the moved clock. Before it sleeps it
+//! looks at `requested` once more, after it has published its tick (alarm.rs): a request either is
+//! seen there, or its `wake` finds the tick.
+//!
+//! Checked by `loom_tests::stop_against_stop`, `loom_tests::stop_against_a_running_driver` and
+//! `loom_tests::a_jump_of_the_clock_waits_for_the_driver`.
 
 use std::cell::RefCell;
 
@@ -48,9 +65,9 @@ impl Life {
         }
     }
 
-    /// A stop has begun.
-    pub(crate) fn stop(&self) {
-        self.stopping.store(STOPPING);
+    /// A stop has begun. True for the first.
+    pub(crate) fn stop(&self) -> bool {
+        self.stopping.swap(STOPPING) == RUNNING
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -140,6 +157,13 @@ impl OnBehalf {
     pub(crate) fn of(id: usize) -> Self {
         ON_BEHALF.with(|wheels| wheels.borrow_mut().push(id));
         OnBehalf
+    }
+
+    /// Whether this thread works for any wheel.
+    pub(crate) fn any() -> bool {
+        ON_BEHALF
+            .try_with(|wheels| !wheels.borrow().is_empty())
+            .unwrap_or(false)
     }
 
     /// Whether this thread is one of the wheel `id`'s.

@@ -3,11 +3,12 @@
 //! Each names the guarantee that it checks and a mutation that makes it fail.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
 use loom::thread;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Driven};
 use crate::sync::{Condvar, Mutex, Parker};
 use crate::wheel::Wheel;
 
@@ -92,10 +93,33 @@ fn wheel(channel: usize) -> (Wheelhouse, Parker) {
 
 /// A running driver that fires into `fired`.
 fn drive(shared: &Wheelhouse, parker: Parker, fired: &Arc<Fired>) -> thread::JoinHandle<()> {
+    start(shared, parker, fired, false)
+}
+
+/// The same on a clock that stands still until it is moved.
+fn drive_virtually(
+    shared: &Wheelhouse,
+    parker: Parker,
+    fired: &Arc<Fired>,
+) -> thread::JoinHandle<()> {
+    start(shared, parker, fired, true)
+}
+
+fn start(
+    shared: &Wheelhouse,
+    parker: Parker,
+    fired: &Arc<Fired>,
+    virtual_time: bool,
+) -> thread::JoinHandle<()> {
     let fired = fired.clone();
     let callback: Callback<u8, u8> = Arc::new(move |key, _| fired.push(key));
     shared.life.driver_starts();
-    let driver = Driver::new(shared.clone(), parker, Outlet::Inline(callback), false);
+    let driver = Driver::new(
+        shared.clone(),
+        parker,
+        Outlet::Inline(callback),
+        virtual_time,
+    );
     thread::spawn(move || driver.run())
 }
 
@@ -122,7 +146,12 @@ fn take(shared: &Wheelhouse, key: u8) -> bool {
     taken.is_some()
 }
 
-fn keys(pairs: Vec<(u8, u8)>) -> Vec<u8> {
+/// What a stop gets, as it gets it.
+fn collect(shared: &Wheelhouse) -> Vec<u8> {
+    let Some(pairs) = shared.collect() else {
+        return Vec::new();
+    };
+    shared.life.end_collection();
     pairs.into_iter().map(|(key, _)| key).collect()
 }
 
@@ -201,7 +230,7 @@ fn stop_against_set() {
             thread::spawn(move || set(&shared, 1, FAR))
         };
         shared.close();
-        let left = keys(shared.collect());
+        let left = collect(&shared);
         match setter.join().unwrap() {
             Ok(()) => assert_eq!(left, [1]),
             Err(key) => assert_eq!((key, left), (1, vec![])),
@@ -220,7 +249,7 @@ fn a_caller_with_a_full_batch_against_stop() {
             thread::spawn(move || (set(&shared, 1, FAR), set(&shared, 2, FAR)))
         };
         shared.close();
-        let left = keys(shared.collect());
+        let left = collect(&shared);
         let (first, second) = setter.join().unwrap();
         let accepted: Vec<u8> = [(1, first), (2, second)]
             .into_iter()
@@ -236,21 +265,22 @@ fn a_caller_with_a_full_batch_against_stop() {
 fn stop_against_stop() {
     loom::model(|| {
         let (shared, _parker) = wheel(1);
-        shared.lanes[0].push([Pair {
+        let due = Pair {
             tick: DUE,
             key: 1,
             value: 1,
-        }]);
+        };
+        assert!(shared.lanes[0].push([due]).is_none());
         assert_eq!(set(&shared, 2, FAR), Ok(()));
         let other = {
             let shared = shared.clone();
             thread::spawn(move || {
                 shared.close();
-                keys(shared.collect())
+                collect(&shared)
             })
         };
         shared.close();
-        let mut left = [keys(shared.collect()), other.join().unwrap()];
+        let mut left = [collect(&shared), other.join().unwrap()];
         left.sort();
         assert_eq!(left, [vec![], vec![1, 2]]);
     });
@@ -266,7 +296,7 @@ fn stop_against_a_running_driver() {
         assert_eq!(set(&shared, 1, DUE), Ok(()));
         let driver = drive(&shared, parker, &fired);
         shared.close();
-        let mut seen = keys(shared.collect());
+        let mut seen = collect(&shared);
         driver.join().unwrap();
         seen.extend(fired.wait_for(0));
         assert_eq!(seen, [1]);
@@ -330,6 +360,101 @@ fn flush_waits_for_a_batch_that_another_applies() {
     });
 }
 
+/// A jump: whoever moved the clock returns when what was due has fired.
+/// Fails if the driver settles the request that it finds when it is done instead of the one that it
+/// found before it read the clock, and if `catch_up` does not wake the driver.
+#[test]
+fn a_jump_of_the_clock_waits_for_the_driver() {
+    loom::model(|| {
+        let (shared, parker) = wheel(2);
+        let fired = Fired::new();
+        let driver = drive_virtually(&shared, parker, &fired);
+        assert_eq!(set(&shared, 1, DUE), Ok(()));
+        shared.catch_up();
+        assert_eq!(fired.wait_for(0), [1]);
+        shared.close();
+        driver.join().unwrap();
+    });
+}
+
+/// Drain: a set that returned Ok is drained, or pending afterwards.
+/// Fails if `drain` takes commands out of the channel that it does not apply.
+#[test]
+fn drain_against_set() {
+    loom::model(|| {
+        let (shared, _parker) = wheel(1);
+        let setter = {
+            let shared = shared.clone();
+            thread::spawn(move || set(&shared, 1, FAR))
+        };
+        let mut seen = Vec::new();
+        shared.drain(|key, _| seen.push(key)).unwrap();
+        setter.join().unwrap().unwrap();
+        shared.close();
+        seen.extend(collect(&shared));
+        assert_eq!(seen, [1]);
+    });
+}
+
+/// Stream: a reader that waits is woken by the pair that comes, or by the end.
+/// Fails if `poll_next` keeps the waker after it has let go of the lock.
+#[test]
+fn a_reader_is_woken_by_a_pair() {
+    loom::model(|| {
+        let ready = Arc::new(Ready::new());
+        let pusher = {
+            let ready = ready.clone();
+            thread::spawn(move || {
+                let due = Pair {
+                    tick: 1,
+                    key: 1,
+                    value: (),
+                };
+                if let Some(waker) = ready.push([due]) {
+                    waker.wake();
+                }
+            })
+        };
+        let woken = Arc::new(Bell {
+            rung: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        let waker = woken.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let pair = loop {
+            match ready.poll_next(&mut context) {
+                Poll::Ready(pair) => break pair.map(|(pair, _)| pair.key),
+                Poll::Pending => woken.wait(),
+            }
+        };
+        assert_eq!(pair, Some(1));
+        pusher.join().unwrap();
+    });
+}
+
+/// A waker that can be waited for.
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = self.rung.lock();
+        while !*rung {
+            self.changed.wait(&mut rung);
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
 /// Ready queue: a pair begins or is returned by stop, never both, and stop waits for a callback
 /// that has begun.
 /// Fails if `take_rest` does not wait.
@@ -337,18 +462,22 @@ fn flush_waits_for_a_batch_that_another_applies() {
 fn stop_returns_what_has_not_begun() {
     loom::model(|| {
         let ready = Arc::new(Ready::new());
-        ready.push([
-            Pair {
-                tick: 1,
-                key: 1,
-                value: 1,
-            },
-            Pair {
-                tick: 1,
-                key: 2,
-                value: 2,
-            },
-        ]);
+        assert!(
+            ready
+                .push([
+                    Pair {
+                        tick: 1,
+                        key: 1,
+                        value: 1,
+                    },
+                    Pair {
+                        tick: 1,
+                        key: 2,
+                        value: 2,
+                    },
+                ])
+                .is_none()
+        );
         let fired = Fired::new();
         let worker = {
             let (ready, fired) = (ready.clone(), fired.clone());
@@ -359,7 +488,7 @@ fn stop_returns_what_has_not_begun() {
                 }
             })
         };
-        ready.close();
+        assert!(ready.close().is_none());
         let rest: Vec<u8> = ready.take_rest().into_iter().map(|pair| pair.key).collect();
         let mut seen = fired.wait_for(0);
         seen.extend(rest);

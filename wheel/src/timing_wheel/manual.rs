@@ -9,8 +9,8 @@ use super::TimingWheel;
 
 /// A [`TimingWheel`] that fires when it is told to, from [`Builder::manual`](super::Builder::manual).
 ///
-/// It is the same code that a driver runs, on one shard and on the caller's thread: for
-/// simulations, tests, and loops that have a thread of their own. It dereferences to the
+/// It is the same code that a driver runs, on one shard and on the caller's thread, and pairs are
+/// taken out one by one, so that a callback can still take the next of its tick: for simulations, tests, and loops that have a thread of their own. It dereferences to the
 /// [`TimingWheel`], whose handles other threads and the callback may use as well.
 #[must_use = "nothing fires unless it is turned"]
 pub struct ManualTimingWheel<K, V> {
@@ -38,10 +38,12 @@ where
     ///
     /// What a callback removes, and has not fired yet, does not fire. What it sets is due after the
     /// clock's present instant, so it waits for a later turn when `now` is no later than that. An
-    /// instant before that of an earlier turn changes nothing.
+    /// instant before that of an earlier turn changes nothing, and after a stop nothing fires.
     pub fn turn(&mut self, now: Instant) -> usize {
         let shared = self.wheel.shared().clone();
         let _on_behalf = shared.enter();
+        // A stop elsewhere waits for the turn as it does for a driver.
+        shared.life.driver_starts();
         let limit = shared.ticks.at(now);
         if limit < self.turned {
             return 0;
@@ -62,6 +64,7 @@ where
                 shared.contain("callback", || (self.callback)(pair.key, pair.value));
             }
         }
+        shared.life.driver_ended();
         fired
     }
 }

@@ -41,7 +41,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -61,19 +61,41 @@ use ticks::NEVER;
 
 /// A timing wheel of keyed values: each value is handed to a callback when its delay has passed.
 ///
-/// A cheap handle; clones name the same wheel, from any thread. Dropping the last one stops it.
+/// A cheap handle; clones name the same wheel, from any thread. Dropping the last one stops it and
+/// waits like [`stop`](Self::stop): in async code drop it where blocking is allowed.
+///
+/// | | sends a command | gives up when the channel is full | acts and answers at once |
+/// |---|---|---|---|
+/// | set | [`set_timer`](Self::set_timer) | [`try_set_timer`](Self::try_set_timer) | [`replace_timer`](Self::replace_timer) |
+/// | move | [`move_timer`](Self::move_timer) | [`try_move_timer`](Self::try_move_timer) | [`reschedule_timer`](Self::reschedule_timer) |
+/// | remove | [`remove_timer`](Self::remove_timer) | [`try_remove_timer`](Self::try_remove_timer) | [`take_timer`](Self::take_timer) |
+///
+/// Sending costs a message, and one call in some sixty applies the batch. The answering forms lock
+/// the shard of the key and apply what is in its channel first.
+///
+/// Values are moved several times on their way: box those of more than a few hundred bytes.
 ///
 /// Times: a timer set with a delay is due at the instant of the call plus the delay, and fires at
 /// the first tick that is after the call and not before it is due. It is never early, and less
 /// than one interval late while the driver keeps up. What lies beyond the last tick never fires,
 /// but can be moved and removed.
 ///
-/// `Hash` and `Eq` of the keys run under a lock of the wheel: they must not use the wheel, and
-/// should not panic (commands of that batch would be lost). All other user code, callbacks and
-/// `Drop` of keys and values, runs outside every lock and may use the wheel freely.
+/// A pair that has come due belongs to the executor: it can no longer be taken, moved or replaced,
+/// though its callback may begin later (when a pool is busy), or not at all if the wheel stops first;
+/// then `stop` returns it. A set of its key is a new timer. [`len`](Self::len),
+/// [`contains`](Self::contains) and [`next_deadline`](Self::next_deadline) leave such pairs out;
+/// [`Stats::pending`] counts them.
 ///
-/// Calls do not wait for the driver. A call that finds its channel full applies the commands in it
-/// first.
+/// Pairs fire in the order of their ticks. Within a tick they have no particular order, unless the
+/// wheel has one shard: then it is that of the last set or move, also for `drain` and `stop`.
+///
+/// `Hash` and `Eq` of the keys run under a lock of the wheel: they must not use the wheel. When one
+/// panics, the operation that asked is lost, counted in [`Stats::dropped`] if it was a set, and all
+/// others go on. All other user code, callbacks and `Drop` of keys and values, runs outside every
+/// lock and may use the wheel freely.
+///
+/// Calls do not wait for the driver, but for [`stop`](Self::stop) and the drop of the last handle. A
+/// call that finds its channel full applies the commands in it first.
 pub struct TimingWheel<K, V> {
     handle: Arc<Handle<K, V>>,
 }
@@ -93,6 +115,19 @@ struct Handle<K, V> {
 
 impl TimingWheel<(), ()> {
     /// Settings for a new wheel, of any key and value.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_wheel::{Executor, TimingWheel};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let wheel = TimingWheel::builder()
+    ///     .interval(Duration::from_millis(10))
+    ///     .executor(Executor::Threads(2))
+    ///     .build(|key: u64, url: String| println!("{key}: {url}"))?;
+    /// # drop(wheel);
+    /// # Ok(()) }
+    /// ```
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -122,6 +157,17 @@ where
     /// Sets a timer: `value` fires after `delay`. If the key is pending, its value is replaced and
     /// it is moved.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::{SetError, TimingWheel};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let wheel = TimingWheel::builder().max_pending(1).build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(1, "first", Duration::from_secs(60))?;
+    /// let refused = wheel.set_timer(2, "second", Duration::from_secs(60));
+    /// assert_eq!(refused, Err(SetError::Full(2, "second")));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`SetError::Full`] if the key is new and as many timers are pending as allowed,
     /// [`SetError::Closed`] after a stop; both give key and value back.
@@ -146,7 +192,19 @@ where
             })
     }
 
-    /// Moves a timer: it fires `delay` from now. An unknown key is not an error.
+    /// Moves a timer: it fires `delay` from now. An unknown key is not an error; to learn whether the
+    /// key was still pending use [`reschedule_timer`](Self::reschedule_timer). Moving a timer to a
+    /// later deadline is the cheapest thing there is: a store, however often.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(7, "session", Duration::from_secs(30))?;
+    /// wheel.move_timer(7, Duration::from_secs(30))?; // heard of again
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`] after a stop.
@@ -160,8 +218,21 @@ where
             .map_err(|command| Closed(command.into_key()))
     }
 
-    /// Removes a timer. An unknown key is not an error. The value is dropped when the command is
-    /// applied: by the next flush, or when the driver next ticks.
+    /// Removes a timer. An unknown key is not an error; to learn who won use
+    /// [`take_timer`](Self::take_timer). The value is dropped when the command is applied: by the
+    /// next flush, or within the next tick (a driver that waits for the reader of a full stream
+    /// ticks when it is read).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(7, "timeout", Duration::from_secs(30))?;
+    /// wheel.remove_timer(7)?; // the answer came in time
+    /// assert!(wheel.is_empty());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`] after a stop.
@@ -176,6 +247,19 @@ where
     }
 
     /// [`set_timer`](Self::set_timer) that does not apply a full channel but gives up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::{TimingWheel, TrySetError};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// match wheel.try_set_timer(7, "timeout", Duration::from_secs(30)) {
+    ///     Ok(()) => {}
+    ///     Err(TrySetError::Busy(key, value)) => { /* keep them for later */ }
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`set_timer`](Self::set_timer), and [`TrySetError::Busy`] if the channel is full. Near the
@@ -241,7 +325,18 @@ where
             .map_err(TryError::new)
     }
 
-    /// Sets a timer at once and returns the value that it replaced.
+    /// Sets a timer at once and returns the value that it replaced. If the old pair has come due,
+    /// nothing is replaced and both fire.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// assert_eq!(wheel.replace_timer(7, "first", Duration::from_secs(30))?, None);
+    /// assert_eq!(wheel.replace_timer(7, "second", Duration::from_secs(30))?, Some("first"));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`set_timer`](Self::set_timer).
@@ -256,6 +351,17 @@ where
     }
 
     /// Moves a timer at once: it fires `delay` from now. False if the key is not pending.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(7, "session", Duration::from_secs(30))?;
+    /// assert!(wheel.reschedule_timer(&7, Duration::from_secs(60))?);
+    /// assert!(!wheel.reschedule_timer(&8, Duration::from_secs(60))?); // expired, or never there
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`] after a stop.
@@ -280,7 +386,17 @@ where
     }
 
     /// Takes a timer out at once and returns its value. `None` if the key is not pending: it was
-    /// never set, or its callback has the value.
+    /// never set, is gone, or has come due, and then its callback gets the value.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(7, "cancel the order", Duration::from_secs(900))?;
+    /// assert_eq!(wheel.take_timer(&7)?, Some("cancel the order")); // paid in time
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`] after a stop.
@@ -326,25 +442,31 @@ where
         }
     }
 
-    /// The number of pending timers. 0 after a stop. Costs a lock per shard.
+    /// The number of timers that have not come due. 0 after a stop. Costs a lock per shard.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared().len()
     }
 
-    /// Whether no timer is pending. Costs a lock per shard.
+    /// Whether no timer waits for its deadline. Costs a lock per shard. It does not mean that every
+    /// callback has run, for that see [`Stats::pending`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The instant of the next tick at which something fires. Costs a lock per shard.
+    /// The instant of the next tick at which something fires. Costs a lock per shard, and settles
+    /// what moves have left open.
+    ///
+    /// Pairs that have come due are not counted: `None` does not mean that every callback has run,
+    /// for that see [`Stats::pending`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.shared().next_deadline()
     }
 
-    /// Returns when every command sent before has been applied. It applies them itself.
+    /// Returns when every command sent before has been applied. It applies them itself, and costs a
+    /// lock per shard.
     ///
     /// # Errors
     /// [`Closed`] after a stop.
@@ -358,8 +480,22 @@ where
     }
 
     /// Takes every pending pair out at one instant, then calls `f` with each on this thread, in
-    /// firing order. Returns their number. `f` may use the wheel; if it panics, the pairs that it
-    /// has not seen are dropped.
+    /// the order of their ticks. Returns their number. `f` may use the wheel; if it panics, the pairs
+    /// that it has not seen are dropped. Costs O(n log n), and locks every shard while pairs are
+    /// taken out.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(1, "later", Duration::from_secs(60))?;
+    /// wheel.set_timer(2, "sooner", Duration::from_secs(30))?;
+    /// let mut values = Vec::new();
+    /// assert_eq!(wheel.drain(|_, value| values.push(value))?, 2);
+    /// assert_eq!(values, ["sooner", "later"]);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`] after a stop.
@@ -367,15 +503,28 @@ where
         self.shared().drain(f).ok_or(Closed(()))
     }
 
-    /// Stops the wheel and returns, in firing order, every pair whose callback has not begun. From
-    /// then on every call fails and gives back what it was given.
+    /// Stops the wheel and returns, in the order of their ticks, every pair whose callback has not
+    /// begun. From then on every call fails and gives back what it was given. Costs O(n log n).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_wheel::{SetError, TimingWheel};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// wheel.set_timer(1, "unsent", Duration::from_secs(60))?;
+    /// assert_eq!(wheel.stop(), [(1, "unsent")]);
+    /// assert_eq!(wheel.stop(), []);
+    /// let refused = wheel.set_timer(2, "late", Duration::from_secs(60));
+    /// assert_eq!(refused, Err(SetError::Closed(2, "late")));
+    /// # Ok(()) }
+    /// ```
     ///
     /// It waits until the driver and the callbacks that have begun are over. The first stop gets
     /// the pairs; every later one waits for the same end and returns an empty list. On a thread of
     /// the wheel, in a callback for instance, it does not wait and returns an empty list: the pairs
     /// are left for the first stop elsewhere, or dropped with the last handle.
     ///
-    /// It blocks; in async code use a thread that may.
+    /// It blocks; in async code use a thread that may, `tokio::task::spawn_blocking` for instance.
     pub fn stop(&self) -> Vec<(K, V)> {
         self.handle.stop()
     }
@@ -438,6 +587,17 @@ where
 
 impl<K, V> TimingWheel<K, V> {
     /// A handle that does not keep the wheel running.
+    ///
+    /// ```
+    /// # use wheelhouse_wheel::TimingWheel;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = TimingWheel::builder().build(|_: u64, _: &str| {})?;
+    /// let weak = wheel.downgrade();
+    /// assert!(weak.upgrade().is_some());
+    /// drop(wheel);
+    /// assert!(weak.upgrade().is_none());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn downgrade(&self) -> WeakTimingWheel<K, V> {
         WeakTimingWheel {
@@ -470,11 +630,17 @@ where
         if self.shared.on_wheel_thread() {
             return Vec::new();
         }
-        let left = self.shared.collect();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
+        let Some(left) = self.shared.collect() else {
+            return Vec::new();
+        };
+        let threads = std::mem::take(&mut *self.threads.lock());
+        // A thread that is at its very end may stop the wheel in the destructor of a thread-local.
+        let this = thread::current().id();
+        for thread in threads.into_iter().filter(|t| t.thread().id() != this) {
             // Err: the callback's own drop panicked at the end of its thread. It has told.
             drop(thread.join());
         }
+        self.shared.life.end_collection();
         left
     }
 }

@@ -15,7 +15,8 @@ use crate::sync::{Condvar, Mutex};
 
 use super::shard::Pair;
 
-/// One first-in-first-out queue of due pairs.
+/// One first-in-first-out queue of due pairs. They count against the wheel's `max_pending`, which
+/// bounds it.
 #[derive(Debug)]
 pub(crate) struct Ready<K, V> {
     state: Mutex<State<K, V>>,
@@ -37,6 +38,20 @@ struct State<K, V> {
     waker: Option<Waker>,
 }
 
+/// Room that an empty queue may keep.
+const KEPT: usize = 1024;
+
+impl<K, V> State<K, V> {
+    /// Takes the next pair; a queue that has come to its end after a burst gives its memory back.
+    fn pop(&mut self) -> Option<Pair<K, V>> {
+        let pair = self.queue.pop_front();
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue = VecDeque::new();
+        }
+        pair
+    }
+}
+
 impl<K, V> Ready<K, V> {
     pub(crate) fn new() -> Self {
         Ready {
@@ -53,9 +68,11 @@ impl<K, V> Ready<K, V> {
         }
     }
 
-    /// Queues the pairs that `pairs` yields, and wakes who waits for them. Closed queues take them
-    /// too: `close` has given them to nobody yet, [`take_rest`](Self::take_rest) will.
-    pub(crate) fn push(&self, pairs: impl IntoIterator<Item = Pair<K, V>>) {
+    /// Queues the pairs that `pairs` yields, and wakes the workers that wait for them; the waker of
+    /// a reader is the caller's to wake. Closed queues take them too: `close` has given them to
+    /// nobody yet, [`take_rest`](Self::take_rest) will.
+    #[must_use]
+    pub(crate) fn push(&self, pairs: impl IntoIterator<Item = Pair<K, V>>) -> Option<Waker> {
         let (waker, several) = {
             let mut state = self.state.lock();
             let before = state.queue.len();
@@ -67,9 +84,7 @@ impl<K, V> Ready<K, V> {
         } else {
             self.work.notify_one();
         }
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -84,7 +99,7 @@ impl<K, V> Ready<K, V> {
         if state.closed {
             return None;
         }
-        let pair = state.queue.pop_front()?;
+        let pair = state.pop()?;
         state.running += 1;
         Some(pair)
     }
@@ -96,7 +111,7 @@ impl<K, V> Ready<K, V> {
             if state.closed {
                 return None;
             }
-            if let Some(pair) = state.queue.pop_front() {
+            if let Some(pair) = state.pop() {
                 state.running += 1;
                 return Some(pair);
             }
@@ -128,34 +143,40 @@ impl<K, V> Ready<K, V> {
         !state.claimed
     }
 
+    /// Gives the claim back although the queue may not be empty: the task will not run.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn abandon(&self) {
+        self.state.lock().claimed = false;
+    }
+
     /// For a stream: the next pair and how many are left, `None` when closed, or the waker is kept.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<(Pair<K, V>, usize)>> {
+        // A waker is user code: it is cloned and dropped outside the lock.
+        let waker = cx.waker().clone();
         let mut state = self.state.lock();
         if state.closed {
             return Poll::Ready(None);
         }
-        if let Some(pair) = state.queue.pop_front() {
+        if let Some(pair) = state.pop() {
             let left = state.queue.len();
             return Poll::Ready(Some((pair, left)));
         }
-        let stale = state.waker.replace(cx.waker().clone());
+        let stale = state.waker.replace(waker);
         drop(state);
-        // A waker is user code: it is dropped outside the lock.
         drop(stale);
         Poll::Pending
     }
 
-    /// From now on nothing begins.
-    pub(crate) fn close(&self) {
+    /// From now on nothing begins. The waker of a reader is the caller's to wake.
+    #[must_use]
+    pub(crate) fn close(&self) -> Option<Waker> {
         let waker = {
             let mut state = self.state.lock();
             state.closed = true;
             state.waker.take()
         };
         self.work.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker
     }
 
     /// Waits until no callback runs any more, and takes out what has not begun. Closed before.
@@ -183,13 +204,13 @@ mod tests {
     #[test]
     fn nothing_begins_after_close_and_nothing_is_lost() {
         let ready = Ready::new();
-        ready.push([pair(1), pair(2)]);
+        assert!(ready.push([pair(1), pair(2)]).is_none());
         let begun = ready.begin_waiting().expect("two are queued");
         assert_eq!(begun.key, 1);
         ready.end();
-        ready.close();
+        assert!(ready.close().is_none());
         assert!(ready.begin_waiting().is_none());
-        ready.push([pair(3)]);
+        assert!(ready.push([pair(3)]).is_none());
         assert!(ready.begin_waiting().is_none());
         let rest: Vec<u8> = ready.take_rest().iter().map(|pair| pair.key).collect();
         assert_eq!(rest, [2, 3]);

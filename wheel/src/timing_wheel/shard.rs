@@ -5,8 +5,9 @@
 //!   they are applied in the order in which they went in.
 //! - Whoever finds the channel full takes the lock and applies what is in it. Nobody waits for the
 //!   driver.
-//! - User code does not run under the lock, with one exception: `Eq` of the keys. Replaced and
-//!   removed pairs are put into `trash`, which the holder of the lock takes along and drops later.
+//! - User code does not run under the lock, but for `Hash` and `Eq` of the keys, which leave the
+//!   shard as it was when they panic. Replaced and removed pairs are put into `trash`, which the
+//!   holder of the lock takes along and drops later.
 //!
 //! Invariants
 //! - I1: a key is in the index exactly when its node is live in the wheel.
@@ -20,7 +21,9 @@
 //!   fails, and its sender finds `closed` under the lock. So a command is in the wheel by the end
 //!   of `close`, or its sender gets it back; and the fast path need not look at any flag.
 
+use std::any::Any;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crossbeam_utils::CachePadded;
 
@@ -89,6 +92,9 @@ pub(crate) struct Pair<K, V> {
 pub(crate) enum Trash<K, V> {
     Pair(K, V),
     Key(K),
+    /// What the panic of a key carried.
+    #[expect(dead_code, reason = "kept only to be dropped where user code may run")]
+    Payload(Box<dyn Any + Send>),
 }
 
 /// How often each thing happened.
@@ -98,6 +104,10 @@ pub(crate) struct Counts {
     pub(crate) moved: u64,
     pub(crate) removed: u64,
     pub(crate) replaced: u64,
+    /// Values of sets whose key panicked.
+    pub(crate) dropped: u64,
+    /// Panics of keys while commands were applied.
+    pub(crate) panicked: u64,
 }
 
 #[derive(Debug)]
@@ -171,8 +181,8 @@ impl<K: Eq, V> Shard<K, V> {
     /// The second half of I3.
     #[inline]
     pub(crate) fn lower_queued(&self, tick: u64) {
-        // SeqCst: the other sides are the store in `apply_channel` (I3) and the driver's look at
-        // the shards before it sleeps (alarm.rs).
+        // The other sides are the store in `apply_channel` (I3) and the driver's look at the shards
+        // before it sleeps (alarm.rs).
         if tick < self.earliest.queued.load() {
             self.earliest.queued.fetch_min(tick);
         }
@@ -181,7 +191,7 @@ impl<K: Eq, V> Shard<K, V> {
     /// The earliest tick at which the shard may have something to do.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        // SeqCst: step 4 of alarm.rs.
+        // Step 4 of alarm.rs.
         self.earliest.queued.load().min(self.earliest.next.load())
     }
 
@@ -224,14 +234,38 @@ impl<K: Eq, V> Shard<K, V> {
             }
             left -= taken;
             state.overlap_misses(&batch);
-            for command in batch.drain(..) {
-                self.apply(state, command);
+            let mut commands = batch.drain(..);
+            while commands.len() > 0 {
+                self.apply_contained(state, &mut commands);
             }
+            drop(commands);
             if taken < STAGE {
                 break;
             }
         }
         state.batch = batch;
+    }
+
+    /// Applies commands to the last, or to the first whose key panics: that one is dropped, and its
+    /// value counted if it had one.
+    fn apply_contained(
+        &self,
+        state: &mut State<K, V>,
+        commands: &mut impl Iterator<Item = Command<K, V>>,
+    ) {
+        let mut sets = false;
+        let applied = catch_unwind(AssertUnwindSafe(|| {
+            for command in commands {
+                sets = matches!(command, Command::Set { .. });
+                self.apply(state, command);
+            }
+        }));
+        if let Err(payload) = applied {
+            state.counts.set += u64::from(sets);
+            state.counts.dropped += u64::from(sets);
+            state.counts.panicked += 1;
+            state.trash.push(Trash::Payload(payload));
+        }
     }
 
     /// Applies one command; the caller has applied the channel before and holds the lock.
@@ -270,13 +304,14 @@ impl<K: Eq, V> Shard<K, V> {
     /// Keeps I2 after something was made due at `tick`. Under the lock.
     #[inline]
     pub(crate) fn lower_next(&self, tick: u64) {
-        // SeqCst: step 1 of alarm.rs. Written only under the lock, so load and store are one step.
+        // Step 1 of alarm.rs. Written only under the lock, so load and store are one step.
         if tick < self.earliest.next.load() {
             self.earliest.next.store(tick);
         }
     }
 
-    /// Makes I2 exact. Under the lock.
+    /// Makes I2 exact. Under the lock, so it hides no deadline that somebody else has just lowered
+    /// `next` to: that deadline is in the wheel.
     pub(crate) fn refresh(&self, state: &mut State<K, V>) -> u64 {
         let next = state.wheel.next_due().unwrap_or(NEVER);
         self.earliest.next.store(next);
@@ -289,11 +324,11 @@ impl<K: Eq, V> Shard<K, V> {
         state: &mut State<K, V>,
         tick: u64,
         limit: usize,
-        hash: impl Fn(&K) -> u32,
+        hash: impl Fn(&K) -> Option<u32>,
         due: &mut Vec<Pair<K, V>>,
     ) -> bool {
         let first = due.len();
-        let mut fired = [(0, 0); STAGE];
+        let mut fired = [(None, 0); STAGE];
         let mut all = false;
         while !all && due.len() - first < limit {
             let start = due.len();
@@ -313,13 +348,16 @@ impl<K: Eq, V> Shard<K, V> {
             let fired = &fired[..due.len() - start];
             // Every bucket is looked at first, so that their misses overlap.
             let mut loaded = 0;
-            for (hash, _) in fired {
-                loaded ^= state.index.candidate(*hash).unwrap_or(0);
+            for hash in fired.iter().filter_map(|(hash, _)| *hash) {
+                loaded ^= state.index.candidate(hash).unwrap_or(0);
             }
             std::hint::black_box(loaded);
             for (hash, node) in fired {
                 // I1; the node is free by now, its number names the bucket.
-                state.index.remove(*hash, |candidate| candidate == *node);
+                match hash {
+                    Some(hash) => state.index.remove(*hash, |candidate| candidate == *node),
+                    None => state.index.remove_node(*node),
+                };
             }
         }
         if all {
@@ -335,7 +373,9 @@ impl<K: Eq, V> Shard<K, V> {
             return;
         }
         // The ring is full at the start of each round. A round that takes out nothing but fillers
-        // and puts each of them back has seen every place, and no sender got in between.
+        // and puts each of them back has seen every place, and no sender got in between. A sender
+        // spoils two rounds at most: when its next send fails it waits for the lock, or finds the
+        // wheel stopping.
         let mut clean = false;
         while !clean {
             while self.channel.try_send(Command::Closed).is_ok() {}
@@ -382,8 +422,9 @@ impl<K: Eq, V> State<K, V> {
     }
 
     fn set(&mut self, hash: u32, tick: u64, key: K, value: V) {
+        let node = self.find(hash, |k| *k == key);
         self.counts.set += 1;
-        match self.find(hash, |k| *k == key) {
+        match node {
             Some(node) => {
                 let value = self.replace(node, tick, value);
                 self.discard(Trash::Pair(key, value));

@@ -1,9 +1,18 @@
 //! What the handles, the driver and the workers of one wheel share.
+//!
+//! Ground rules
+//! - A thread holds the lock of one shard at most; `drain` alone holds all of them, taken in their
+//!   order.
+//! - Whoever locks a shard to change it does so by `open` and `finish`. In between no user code runs
+//!   but `Hash` and `Eq` of keys.
+//! - `State::counted` belongs to the lock of its shard: it is what the ledger knows of the shard.
+//! - Threads of the wheel unwind nowhere: user code on them runs inside `contain`.
 
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -79,10 +88,18 @@ impl<K, V> Shared<K, V> {
         self.life.is_stopping()
     }
 
-    /// Runs user code; a panic in it is counted and goes no further.
-    pub(crate) fn contain(&self, what: &str, user_code: impl FnOnce()) {
+    /// The clock's instant, or that of the wheel's start if the clock panics.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        let mut now = self.ticks.start();
+        self.contain("clock", || now = self.clock.now());
+        now
+    }
+
+    /// Runs user code; a panic in it is counted and goes no further. Returns whether it ended well.
+    pub(crate) fn contain(&self, what: &str, user_code: impl FnOnce()) -> bool {
         let Err(payload) = catch_unwind(AssertUnwindSafe(user_code)) else {
-            return;
+            return true;
         };
         self.ledger.panicked();
         #[cfg(feature = "tracing")]
@@ -99,6 +116,14 @@ impl<K, V> Shared<K, V> {
         // The payload is user code too, and its own panic would be the end of the thread.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             mem::forget(payload);
+        }
+        false
+    }
+
+    /// Wakes the reader of a stream, if it waits.
+    pub(crate) fn wake(&self, reader: Option<Waker>) {
+        if let Some(reader) = reader {
+            self.contain("waker", || reader.wake());
         }
     }
 
@@ -215,7 +240,7 @@ impl<K: Eq, V> Shared<K, V> {
             }
             if let Some(mut state) = self.open(shard) {
                 self.account(&mut state);
-                shard.fire(&mut state, tick, limit, |key| self.hash(key) as u32, due);
+                shard.fire(&mut state, tick, limit, |key| self.hash_contained(key), due);
                 // They go on being pending until their callbacks begin.
                 state.counted -= due.len() - before;
                 self.finish(shard, state);
@@ -226,42 +251,34 @@ impl<K: Eq, V> Shared<K, V> {
     /// Refuses everything from now on. Whoever calls it finds every shard closed afterwards, also
     /// when another call has begun and is not through yet.
     pub(crate) fn close(&self) {
-        self.life.stop();
-        self.lanes.iter().for_each(Ready::close);
+        let first = self.life.stop();
+        for lane in &self.lanes {
+            self.wake(lane.close());
+        }
         for shard in &self.shards {
             shard.close();
             let trash = self.settle(&mut shard.lock());
             self.dispose(trash);
         }
         self.alarm.wake();
-        #[cfg(feature = "tracing")]
-        tracing::debug!(wheel = %self.name, "timing wheel stops");
+        if first {
+            #[cfg(feature = "tracing")]
+            tracing::debug!(wheel = %self.name, "timing wheel stops");
+        }
     }
 
-    /// Everything whose callback has not begun, in firing order, for the first caller; later ones
-    /// wait for the first. Closed before; not on a thread of the wheel.
-    pub(crate) fn collect(&self) -> Vec<(K, V)> {
+    /// Everything whose callback has not begun, in firing order, for the first caller, who ends the
+    /// collection when the threads have ended; later ones wait for that and get `None`. Closed
+    /// before; not on a thread of the wheel.
+    pub(crate) fn collect(&self) -> Option<Vec<(K, V)>> {
         if !self.life.begin_collection() {
-            return Vec::new();
+            return None;
         }
         self.life.wait_for_driver();
-        let mut left: Vec<Pair<K, V>> = self
-            .lanes
-            .iter()
-            .flat_map(|lane| lane.take_rest())
-            .collect();
-        for shard in &self.shards {
-            let mut state = shard.lock();
-            state.drain(&mut left);
-            state.counted = 0;
-        }
-        // Stable: pairs of one tick stay in the order in which they were touched.
-        left.sort_by_key(|pair| pair.tick);
+        let left = self.take_rest();
         self.ledger.returned(left.len());
-        self.life.end_collection();
-        left.into_iter()
-            .map(|pair| (pair.key, pair.value))
-            .collect()
+        let left = left.into_iter().map(|pair| (pair.key, pair.value));
+        Some(left.collect())
     }
 
     /// Hands every pending pair to `f`; `None` when closed.
@@ -332,6 +349,8 @@ impl<K: Eq, V> Shared<K, V> {
             shard.apply_channel(&mut state);
             let (counts, wheel) = (state.counts, state.wheel.stats());
             stats.set += counts.set;
+            stats.dropped += counts.dropped;
+            stats.panicked += counts.panicked;
             stats.removed += counts.removed;
             stats.moved += counts.moved;
             stats.replaced += counts.replaced;
@@ -349,10 +368,33 @@ impl<K: Eq, V> Shared<K, V> {
 }
 
 impl<K, V> Shared<K, V> {
+    /// Takes out what waits in the lanes and the shards, in firing order, when no callback runs any
+    /// more. Closed before.
+    fn take_rest(&self) -> Vec<Pair<K, V>> {
+        let lanes = self.lanes.iter().flat_map(|lane| lane.take_rest());
+        let mut rest: Vec<_> = lanes.collect();
+        for shard in &self.shards {
+            let mut state = shard.lock();
+            state.drain(&mut rest);
+            state.counted = 0;
+        }
+        // Stable: pairs of one tick stay in the order in which they were touched.
+        rest.sort_by_key(|pair| pair.tick);
+        rest
+    }
+
     /// The two halves of a key's hash choose its shard and its bucket.
     #[inline]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
+    }
+
+    /// The half of a key's hash that the index looks at; `None` if it panics.
+    #[inline]
+    fn hash_contained<Q: Hash>(&self, key: &Q) -> Option<u32> {
+        let mut hash = None;
+        self.contain("hash of a key", || hash = Some(self.hash(key) as u32));
+        hash
     }
 
     /// The shard of a key, and the half of its hash that the index looks at.
@@ -408,6 +450,10 @@ impl<K: Hash + Eq, V> Shared<K, V> {
         command: Command<K, V>,
         tick: u64,
     ) -> Result<(), (Command<K, V>, bool)> {
+        // Looked at first, so that a caller who tries again and again cannot hold up `Shard::close`.
+        if self.is_stopping() {
+            return Err((command, true));
+        }
         match shard.send(command, tick) {
             Ok(()) => {
                 self.alarm.ring(tick);
@@ -424,6 +470,8 @@ impl<K: Hash + Eq, V> Shared<K, V> {
         };
         shard.apply(&mut state, command);
         self.finish(shard, state);
+        #[cfg(feature = "metrics")]
+        self.ledger.show_pending();
         Ok(())
     }
 }
@@ -432,7 +480,7 @@ impl<K: Eq + Send, V: Send> Driven for Shared<K, V> {
     fn catch_up(&self) {
         let request = self.life.request();
         self.alarm.wake();
-        if !self.on_wheel_thread() {
+        if !OnBehalf::any() {
             self.life.wait_until_settled(request);
         }
     }
@@ -449,15 +497,7 @@ impl<K: Eq + Send, V: Send> Driven for Shared<K, V> {
 impl<K, V> Drop for Shared<K, V> {
     /// Drops what nobody collected, because the last handle went on a thread of the wheel.
     fn drop(&mut self) {
-        let mut left: Vec<Pair<K, V>> = self
-            .lanes
-            .iter()
-            .flat_map(|lane| lane.take_rest())
-            .collect();
-        for shard in &self.shards {
-            shard.lock().drain(&mut left);
-        }
-        for pair in left {
+        for pair in self.take_rest() {
             self.contain("drop of a pending pair", || drop(pair));
         }
     }

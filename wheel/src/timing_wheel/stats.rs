@@ -30,9 +30,10 @@ pub struct Stats {
     pub drained: u64,
     /// Pairs returned by stop.
     pub returned: u64,
-    /// Pairs dropped unseen, because the closure of a drain panicked.
+    /// Pairs dropped unseen, because the closure of a drain or the `Eq` of a key panicked.
     pub dropped: u64,
-    /// Panics caught in callbacks and in the `Drop` of values.
+    /// Panics caught in callbacks, in the `Drop` of keys and values, in `Eq` and `Hash` of keys on
+    /// threads of the wheel, and in its clock.
     pub panicked: u64,
     /// Returns of the driver from its sleep, for whatever reason.
     pub wakeups: u64,
@@ -44,7 +45,9 @@ pub struct Stats {
     pub stale: u64,
     /// How often memory was given back while timers went on.
     pub compactions: u64,
-    /// Start of each callback after the instant of its tick.
+    /// Start of each callback after the instant of its tick, which itself is up to one interval
+    /// after the timer was due. An inline driver adds to it every 64 callbacks and when it has
+    /// nothing more at hand.
     pub lateness: Lateness,
 }
 
@@ -99,8 +102,8 @@ impl Lateness {
         self.histogram.len()
     }
 
-    /// The lateness that `quantile` (0 to 1) of the callbacks did not exceed; zero when there were
-    /// none.
+    /// The lateness that `quantile` of the callbacks did not exceed; zero when there were none.
+    /// What is outside 0 to 1 counts as the nearer of the two.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile))

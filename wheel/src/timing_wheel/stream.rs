@@ -15,8 +15,8 @@ use super::shared::Shared;
 /// A pair counts as fired when it is yielded. While as many pairs wait as the stream holds, the
 /// others stay in the wheel, where they can still be moved and removed. The stream ends when the
 /// wheel is stopped; pairs not yielded by then are returned by
-/// [`stop`](super::TimingWheel::stop). Dropping the stream closes the wheel, as `stop` does on one
-/// of the wheel's own threads: nobody would take the pairs any more.
+/// [`stop`](super::TimingWheel::stop). Dropping the stream stops the wheel without waiting, as nobody
+/// would take the pairs any more; a later `stop` returns them.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct ExpiredStream<K, V> {
     shared: Arc<Shared<K, V>>,

@@ -26,6 +26,11 @@ impl Ticks {
         }
     }
 
+    /// The instant of tick 0.
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
     /// The first tick that is after `now` and not before `now + delay`; [`NEVER`] on overflow.
     #[inline]
     pub(crate) fn deadline(&self, now: Instant, delay: Duration) -> u64 {
