@@ -12,11 +12,7 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::{Fold, Load, Outcome, Sample, Wrong, expect};
 use crate::peers::{Caller, KeyedTimers, Recorder};
 
-/// Operations offered in a second: half refreshes, a quarter sets, a quarter removals.
-const RATE: f64 = 1_500_000.0;
-
-/// Keys that are refreshed; the others are numbered from 0.
-const SESSIONS: u64 = 100_000;
+/// Keys that are refreshed are numbered from here, the others from 0.
 const FIRST_SESSION: u64 = 1 << 40;
 
 /// No session ends while a run lasts.
@@ -31,6 +27,10 @@ const RECOVERY: Duration = Duration::from_millis(100);
 
 /// What differs between a run and a smoke run.
 struct Span {
+    /// Operations offered in a second: half refreshes, a quarter sets, a quarter removals.
+    rate: f64,
+    /// Keys that are refreshed.
+    sessions: u64,
     run: Duration,
     /// From the start to the stop of the process.
     before_stop: Duration,
@@ -51,6 +51,8 @@ pub(super) fn stall<T: KeyedTimers>(load: &Load) -> Outcome {
 fn busy<T: KeyedTimers>(load: &Load, stopped: bool) -> Outcome {
     let span = if load.smoke {
         Span {
+            rate: 50_000.0,
+            sessions: 1_000,
             run: Duration::from_millis(900),
             before_stop: Duration::from_millis(300),
             stop: Duration::from_millis(300),
@@ -58,6 +60,8 @@ fn busy<T: KeyedTimers>(load: &Load, stopped: bool) -> Outcome {
         }
     } else {
         Span {
+            rate: 1_500_000.0,
+            sessions: 100_000,
             run: Duration::from_secs(15),
             before_stop: Duration::from_secs(6),
             stop: Duration::from_secs(3),
@@ -67,7 +71,7 @@ fn busy<T: KeyedTimers>(load: &Load, stopped: bool) -> Outcome {
     let recorder = Recorder::lateness_and_keys();
     let timers = T::start(recorder);
     let mut caller = timers.caller();
-    for session in FIRST_SESSION..FIRST_SESSION + SESSIONS {
+    for session in FIRST_SESSION..FIRST_SESSION + span.sessions {
         caller.set(session, 0, SILENCE);
     }
     caller.publish();
@@ -76,8 +80,8 @@ fn busy<T: KeyedTimers>(load: &Load, stopped: bool) -> Outcome {
     if stopped {
         stop_this_process(span.before_stop, span.stop)?;
     }
-    let count = (span.run.as_secs_f64() * RATE) as u64;
-    let state = RefCell::new((Pace::new(), Program::new(load.seed, &span.delays_ms)));
+    let count = (span.run.as_secs_f64() * span.rate) as u64;
+    let state = RefCell::new((Pace::new(span.rate), Program::new(load.seed, &span)));
     timers.drive(vec![caller], count, move |caller, _, number| {
         let (pace, program) = &mut *state.borrow_mut();
         pace.wait_for_turn(number, recorder);
@@ -95,7 +99,7 @@ fn busy<T: KeyedTimers>(load: &Load, stopped: bool) -> Outcome {
     let left = timers.stop();
     let fired = recorder.snapshot();
     // What was never to be removed has fired or is left; what was, has fired or is gone.
-    let mut program = Program::new(load.seed, &span.delays_ms);
+    let mut program = Program::new(load.seed, &span);
     let mut to_be_removed = vec![false; count as usize];
     for number in 0..count {
         if let Step::Remove(key) = program.step(number) {
@@ -110,7 +114,7 @@ fn busy<T: KeyedTimers>(load: &Load, stopped: bool) -> Outcome {
     }
     expect("timers fired twice", twice, 0)?;
     let kept = (0..program.next_key as usize).filter(|key| !to_be_removed[*key]);
-    let left = left.count.saturating_sub(SESSIONS);
+    let left = left.count.saturating_sub(span.sessions);
     let lost = (kept.count() as u64).saturating_sub(kept_and_fired + left);
     if load.smoke {
         expect("timers lost", lost, 0)?;
@@ -141,22 +145,24 @@ enum Step {
 #[derive(Clone)]
 struct Program {
     rng: SmallRng,
+    sessions: u64,
     delays_ms: RangeInclusive<u64>,
     next_key: u64,
 }
 
 impl Program {
-    fn new(seed: u64, delays_ms: &RangeInclusive<u64>) -> Self {
+    fn new(seed: u64, span: &Span) -> Self {
         Self {
             rng: SmallRng::seed_from_u64(seed),
-            delays_ms: delays_ms.clone(),
+            sessions: span.sessions,
+            delays_ms: span.delays_ms.clone(),
             next_key: 0,
         }
     }
 
     fn step(&mut self, number: u64) -> Step {
         match number % 4 {
-            0 | 2 => Step::Refresh(FIRST_SESSION + self.rng.random_range(0..SESSIONS)),
+            0 | 2 => Step::Refresh(FIRST_SESSION + self.rng.random_range(0..self.sessions)),
             1 => {
                 let key = self.next_key;
                 self.next_key += 1;
@@ -175,20 +181,22 @@ struct Pace {
     /// When operation `first` was due; nothing has begun yet when there is none.
     began: Option<Instant>,
     first: u64,
+    rate: f64,
 }
 
 impl Pace {
-    fn new() -> Self {
+    fn new(rate: f64) -> Self {
         Self {
             began: None,
             first: 0,
+            rate,
         }
     }
 
     /// Spins until the operation's turn. What was missed while the process stood still is not made
     /// up for, and lateness is measured anew from shortly after.
     fn wait_for_turn(&mut self, number: u64, recorder: &Recorder) {
-        let due = Duration::from_secs_f64((number - self.first) as f64 / RATE);
+        let due = Duration::from_secs_f64((number - self.first) as f64 / self.rate);
         loop {
             let Some(began) = self.began else {
                 (self.began, self.first) = (Some(Instant::now()), number);
