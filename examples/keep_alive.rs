@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Every message of a client moves its session's timer ahead. A move to a later deadline costs no
-//! filing: however often a session is refreshed, its timer is filed anew once, when the old
-//! deadline is reached. Clients that fall silent are closed on time.
+//! filing: however often a session is refreshed, its timer is filed anew at most once per span of
+//! silence, when the tick under which it is filed is reached. Clients that fall silent are closed
+//! on time.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -61,8 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     // Silence: the rest is closed as well.
-    while let Some(next) = wheel.next_deadline() {
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    while wheel.stats().pending > 0 {
+        std::thread::sleep(Duration::from_millis(20));
     }
     wheel.stop();
     let stats = wheel.stats();
