@@ -14,7 +14,7 @@ use crate::{failure::Failure, load::LoadArgs, sim::Sim};
 /// clock, or load a live wheel with a million tasks and see how late they fire.
 ///
 /// Exit codes: 0 done, 1 the system refused something or `load` found early or
-/// lost tasks, 2 bad usage or bad input.
+/// lost tasks, 2 bad usage or bad input (also a --plot that cannot be written).
 #[derive(Debug, Parser)]
 #[command(name = "wheelhouse", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {

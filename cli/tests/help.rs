@@ -16,6 +16,13 @@ fn help_names_every_option_with_its_unit_and_default() {
         "--until-ms <MS>",
         "[default: run until nothing is]",
         "--stats",
+        "is not read",
+        "due_ms is the requested instant",
+        r#""event":"fired","key":"a","value":"x"}"#,
+        r#""event":"drained","key":"a","value":"x"}"#,
+        r#""event":"missing","op":"move","key":"a"}"#,
+        r#""event":"pending","key":"a","value":"x","due_ms":1500}"#,
+        &format!("1..={};", wheelhouse_wheel::MAX_SLOTS),
         "milliseconds",
         r#"{"at_ms":0,"op":"set","key":"a","delay_ms":1500,"value":"x"}"#,
     ] {
@@ -40,6 +47,13 @@ fn help_names_every_option_with_its_unit_and_default() {
         "[default: inline]",
         "--json",
         "--plot <FILE.svg>",
+        "p50_us, p90_us, p99_us, p999_us, max_us",
+        "schedule_mops",
+        "bytes_per_task",
+        "100000 tasks",
+        "cpu_s",
+        "wakeups",
+        "exit code 2",
     ] {
         assert!(
             load.stdout.contains(text),
@@ -49,7 +63,12 @@ fn help_names_every_option_with_its_unit_and_default() {
     }
     let all = wheelhouse(&["--help"], b"");
     assert_eq!(all.code, Some(0));
-    for verb in ["sim", "load", "completions"] {
+    for verb in [
+        "sim",
+        "load",
+        "completions",
+        "--plot that cannot be written",
+    ] {
         assert!(
             all.stdout.contains(verb),
             "{verb} is not in:\n{}",
@@ -126,7 +145,7 @@ fn usage_errors_are_one_line_and_exit_code_2() {
         ),
         (
             &["load", "--executor", "threads=0"],
-            "--executor: 0 is not in 1..=1024",
+            "--executor: \"threads=0\" is not inline, threads=1..=1024, tokio or tokio-blocking",
         ),
         (
             &["load", "--executor", "rayon"],

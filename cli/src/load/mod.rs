@@ -3,6 +3,7 @@
 mod buckets;
 mod chart;
 mod plot;
+mod plot_file;
 mod process;
 mod progress;
 mod report;
@@ -10,7 +11,7 @@ mod run;
 mod tally;
 
 use std::{
-    fmt, fs,
+    fmt,
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -19,6 +20,7 @@ use std::{
 
 use clap::Args;
 
+use self::plot_file::PlotFile;
 use crate::{
     args::{duration, whole},
     failure::Failure,
@@ -34,8 +36,27 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 /// counts from the call that schedules the task. Lateness is the time from the due instant
 /// to the start of the task's callback.
 ///
-/// The exit code is 1 if a task fired early, twice or not at all.
+/// The exit code is 1 if a task fired early, twice or not at all, or if the system refused
+/// something (threads, memory); it is 2 if the file of --plot cannot be written, which is
+/// known before the run.
+///
+/// --json prints these fields, in this order:
+///
+///   tasks           tasks scheduled
+///   fired           callbacks that ran
+///   early           callbacks that ran before their task was due
+///   lost            tasks that never fired
+///   p50_us, p90_us, p99_us, p999_us, max_us
+///                   lateness: percentiles and maximum in microseconds, rounded up
+///   schedule_mops   tasks scheduled a second, in millions
+///   bytes_per_task  growth of the resident memory over the scheduling, in bytes; null below
+///                   100000 tasks, for which resident memory is too coarse a measure, and
+///                   where the system does not tell
+///   cpu_s           user and system time of the run in seconds; null where the system does
+///                   not tell
+///   wakeups         returns of the wheel's driver from its sleep
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct LoadArgs {
     /// Tasks to schedule, 1..=1000000000.
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = whole::<1, MAX_TASKS>, allow_negative_numbers = true)]
@@ -53,11 +74,11 @@ pub(crate) struct LoadArgs {
     /// 1..=1024), tokio (tasks) or tokio-blocking (blocking tasks).
     #[arg(long, value_name = "EXECUTOR", default_value = "inline", value_parser = executor)]
     executor: Workers,
-    /// Print one JSON object on one line instead of the report; times in microseconds
-    /// (`*_us`), CPU in seconds, the scheduling rate in millions a second.
+    /// Print one JSON object on one line instead of the report; its fields are listed above.
     #[arg(long)]
     json: bool,
-    /// Draw the distribution of the lateness into this SVG file.
+    /// Draw the distribution of the lateness into this SVG file. An old file stays until the
+    /// run is over; one that cannot be written is exit code 2, before the run.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -91,19 +112,18 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn executor(text: &str) -> Result<Workers, String> {
+    let refusal =
+        || format!("{text:?} is not inline, threads=1..={MAX_THREADS}, tokio or tokio-blocking");
     match text.split_once('=') {
         None if text == "inline" => Ok(Workers::Inline),
         None if text == "tokio" => Ok(Workers::Tokio),
         None if text == "tokio-blocking" => Ok(Workers::TokioBlocking),
-        Some(("threads", threads)) => {
-            let threads = whole::<1, MAX_THREADS>(threads)?;
-            usize::try_from(threads)
-                .map(Workers::Threads)
-                .map_err(|error| error.to_string())
-        }
-        _ => Err(format!(
-            "{text:?} is not inline, threads=1..={MAX_THREADS}, tokio or tokio-blocking"
-        )),
+        Some(("threads", threads)) => whole::<1, MAX_THREADS>(threads)
+            .ok()
+            .and_then(|threads| usize::try_from(threads).ok())
+            .map(Workers::Threads)
+            .ok_or_else(refusal),
+        _ => Err(refusal()),
     }
 }
 
@@ -112,14 +132,14 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode, Failure> {
     // Opened now, so that a bad path is known before the run and not after it.
     let plot = match &args.plot {
         Some(path) => Some(
-            fs::File::create(path)
+            PlotFile::open(path)
                 .map_err(|error| Failure::Usage(format!("--plot: {}: {error}", path.display())))?,
         ),
         None => None,
     };
     let report = run::run(&args)?;
-    if let (Some(mut file), Some(path)) = (plot, &args.plot) {
-        file.write_all(plot::svg(&report).as_bytes())
+    if let (Some(file), Some(path)) = (plot, &args.plot) {
+        file.write(plot::svg(&report).as_bytes())
             .map_err(|error| Failure::System(format!("{}: {error}", path.display())))?;
     }
     let text = if args.json {

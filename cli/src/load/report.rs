@@ -6,6 +6,10 @@ use serde::Serialize;
 
 use super::{LoadArgs, chart, tally::Totals};
 
+/// Below so many tasks the growth of the resident set says nothing about one of them: it comes
+/// in pages, and in memory that was resident before.
+const FEWEST_FOR_MEMORY: u64 = 100_000;
+
 /// What a run has shown.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -55,7 +59,9 @@ impl Report {
             humantime::format_duration(args.interval),
             args.executor,
         );
-        let bytes_per_task = grown.map(|bytes| bytes as f64 / args.tasks as f64);
+        let bytes_per_task = grown
+            .filter(|_| args.tasks >= FEWEST_FOR_MEMORY)
+            .map(|bytes| bytes as f64 / args.tasks as f64);
         Self {
             tasks: args.tasks,
             totals,
@@ -116,9 +122,14 @@ impl Report {
     /// The report for people, for a terminal of `columns` columns.
     pub(super) fn text(&self, columns: usize, colours: bool) -> String {
         let unknown = || "unknown on this system".to_owned();
-        let memory = self
-            .bytes_per_task
-            .map_or_else(unknown, |bytes| format!("{bytes:.1} bytes per task"));
+        let memory = match self.bytes_per_task {
+            Some(bytes) => format!("{bytes:.1} bytes per task"),
+            None if self.tasks < FEWEST_FOR_MEMORY => {
+                let fewest = grouped(FEWEST_FOR_MEMORY);
+                format!("– bytes per task (not measured below {fewest} tasks)")
+            }
+            None => unknown(),
+        };
         let cpu = self
             .cpu
             .map_or_else(unknown, |cpu| format!("{:.2} s", cpu.as_secs_f64()));
@@ -227,7 +238,7 @@ mod tests {
             json: false,
             plot: None,
         };
-        let tally = Tally::new(10);
+        let tally = Tally::new(10).unwrap();
         for (task, start_ns) in [
             (0, 5),
             (1, 7),
@@ -267,7 +278,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("memory     unknown on this system\n"),
+            text.contains("memory     – bytes per task (not measured below 100,000 tasks)\n"),
             "{text}"
         );
     }

@@ -1,7 +1,8 @@
 //! The run: schedule everything, wait until everything has fired, add up.
 
 use std::{
-    fmt,
+    collections::TryReserveError,
+    fmt, panic, process as this_process,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -12,10 +13,20 @@ use wheelhouse_wheel::{Executor, TimingWheel};
 use super::{LoadArgs, Workers, process, progress::Progress, report::Report, tally::Tally};
 use crate::failure::Failure;
 
-/// After the last due instant: a wheel that fires nothing for so long has lost the rest.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// After the last due instant: how often the waiting thread wakes up and sees nothing fired
+/// before the rest counts as lost. Five seconds of running; while the process is stopped the
+/// wheel cannot fire either, so that time does not count.
+const PATIENCE: u32 = 2500;
+/// The sleep between two such looks; the end is a matter of milliseconds.
+const LOOK: Duration = Duration::from_millis(2);
+/// Longer than any run (its delays are at most two months): a blocking thread of tokio is not
+/// given back, so that there always is one.
+const KEEP_ALIVE: Duration = Duration::from_secs(100 * 86_400);
 /// Sets between two looks at the progress bar.
 const BATCH: u64 = 4096;
+
+/// Memory that a pending task takes at least, in bytes.
+const LEAST_BYTES: u64 = 64;
 
 /// Runs the load that `args` describes.
 pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
@@ -30,7 +41,8 @@ pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
     };
 
     let progress = Progress::new(args.tasks);
-    let tally = Arc::new(Tally::new(args.tasks));
+    let tally = Arc::new(Tally::new(args.tasks).map_err(|_| no_room(args.tasks))?);
+    room_for(args.tasks).map_err(|_| no_room(args.tasks))?;
     let start = Instant::now();
     let noted = Arc::clone(&tally);
     let wheel = TimingWheel::builder()
@@ -89,37 +101,60 @@ pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
 /// Returns when every task has fired or the rest is lost.
 fn wait(tasks: u64, tally: &Tally, last_due: Instant, progress: &Progress) {
     let mut fired = tally.fired();
-    let mut moved = Instant::now();
-    while fired < tasks {
+    let mut idle = 0;
+    while fired < tasks && idle < PATIENCE {
         progress.show(tasks, fired);
-        let now = Instant::now();
-        let ahead = last_due.saturating_duration_since(now);
-        if ahead.is_zero() && now.duration_since(moved.max(last_due)) > PATIENCE {
-            return;
-        }
-        // Past the last due instant the end is a matter of milliseconds.
+        let ahead = last_due.saturating_duration_since(Instant::now());
         thread::sleep(if ahead.is_zero() {
-            Duration::from_millis(2)
+            LOOK
         } else {
             ahead.min(progress.period())
         });
         let before = fired;
         fired = tally.fired();
-        if fired != before {
-            moved = Instant::now();
-        }
+        // A sleep that began before the last due instant proves nothing.
+        idle = if ahead.is_zero() && fired == before {
+            idle + 1
+        } else {
+            0
+        };
     }
 }
 
-/// The runtime that the executor needs.
+/// The runtime that the executor needs, with its threads: ends the process with exit code 1
+/// when the system refuses them.
 fn runtime(workers: Workers) -> Result<Option<tokio::runtime::Runtime>, Failure> {
-    match workers {
-        Workers::Inline | Workers::Threads(_) => Ok(None),
-        Workers::Tokio | Workers::TokioBlocking => tokio::runtime::Builder::new_multi_thread()
-            .build()
-            .map(Some)
-            .map_err(system),
+    if !matches!(workers, Workers::Tokio | Workers::TokioBlocking) {
+        return Ok(None);
     }
+    // Tokio panics when it gets no thread, and then waits for ever for those that it got, so
+    // the panic may not unwind.
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|panic| {
+        let cause = panic.payload_as_str().unwrap_or("unknown cause");
+        system(format_args!("tokio could not be started: {cause}")).report();
+        this_process::exit(1);
+    }));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_keep_alive(KEEP_ALIVE)
+        .build();
+    if let (Workers::TokioBlocking, Ok(runtime)) = (workers, &runtime) {
+        // With one thread for blocking tasks they all get their turn; it stays to the end.
+        drop(runtime.spawn_blocking(|| ()));
+    }
+    panic::set_hook(hook);
+    runtime.map(Some).map_err(system)
+}
+
+/// Asks for the memory that the wheel will need at least, and gives it back: where the system
+/// has a limit, it is told of before the run. (An allocation that fails later ends the process.)
+fn room_for(tasks: u64) -> Result<(), TryReserveError> {
+    let bytes = usize::try_from(tasks.saturating_mul(LEAST_BYTES)).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(bytes)
+}
+
+fn no_room(tasks: u64) -> Failure {
+    Failure::System(format!("not enough memory for {tasks} tasks"))
 }
 
 /// Delays spread evenly over a span, in an order that is random but the same each run.

@@ -5,6 +5,7 @@
 
 use std::{
     cell::Cell,
+    collections::TryReserveError,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -51,13 +52,20 @@ pub(super) struct Totals {
 
 impl Tally {
     /// Room for `tasks` tasks.
-    pub(super) fn new(tasks: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for them.
+    pub(super) fn new(tasks: u64) -> Result<Self, TryReserveError> {
         let words = usize::try_from(tasks.div_ceil(64)).unwrap_or(usize::MAX);
-        Self {
+        let mut seen = Vec::new();
+        seen.try_reserve_exact(words)?;
+        seen.resize_with(words, || AtomicU64::new(0));
+        Ok(Self {
             cells: (0..CELLS).map(|_| Mutex::new(Counts::new())).collect(),
-            seen: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            seen,
             fired: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Notes that `task`, due at `due_ns`, began at `start_ns`.
@@ -139,7 +147,7 @@ mod tests {
 
     #[test]
     fn early_late_and_twice_are_told_apart() {
-        let tally = Tally::new(130);
+        let tally = Tally::new(130).unwrap();
         tally.note(0, 1000, 1000);
         tally.note(129, 1000, 999);
         tally.note(64, 1000, 5000);

@@ -13,8 +13,7 @@ use clap::Args;
 
 use crate::{args::whole, failure::Failure};
 
-/// The most slots that a wheel can have.
-const MAX_SLOTS: u64 = 16_777_216;
+const MAX_SLOTS: u64 = wheelhouse_wheel::MAX_SLOTS as u64;
 
 /// Run timers on a virtual clock: operations on standard input, events on standard output.
 ///
@@ -30,8 +29,23 @@ const MAX_SLOTS: u64 = 16_777_216;
 /// interval; at one instant the tick comes first, then the operations in input order. A
 /// timer fires at the first tick that is after the operation and not before at_ms +
 /// delay_ms; timers of one tick fire in the order of the set or move that touched them
-/// last. Events are fired, drained, missing (a move or remove without its key) and, at the
-/// end, pending. A bad line ends the run with exit code 2.
+/// last.
+///
+/// Events, their fields in this order:
+///
+///   {"at_ms":1500,"event":"fired","key":"a","value":"x"}        at_ms is the tick
+///   {"at_ms":30,"event":"drained","key":"a","value":"x"}        at_ms is that of the drain
+///   {"at_ms":10,"event":"missing","op":"move","key":"a"}        a move or remove (op) without
+///                                                               its key
+///   {"at_ms":90,"event":"pending","key":"a","value":"x","due_ms":1500}
+///                                                               left at the end; at_ms is
+///                                                               --until-ms, or else
+///                                                               18446744073709551615
+///
+/// value is null where it was left out. due_ms is the requested instant, at_ms + delay_ms of
+/// the set or move; it need not be a tick and may exceed 18446744073709551615. A set that
+/// replaces, and a move or remove that found its key, print nothing. A bad line ends the run
+/// with exit code 2.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct WheelArgs {
@@ -42,7 +56,8 @@ pub(crate) struct WheelArgs {
     #[arg(long, value_name = "N", default_value = "512", value_parser = whole::<1, MAX_SLOTS>, allow_negative_numbers = true)]
     slots: u64,
     /// Stop after what happens at this time in milliseconds, 0..=18446744073709551615, and
-    /// print what is still pending [default: run until nothing is]
+    /// print what is still pending; input after the first line beyond it is not read
+    /// [default: run until nothing is]
     #[arg(long, value_name = "MS", value_parser = whole::<0, { u64::MAX }>, allow_negative_numbers = true)]
     until_ms: Option<u64>,
     /// Print relocations, cascades and stale references of the wheel (counts) on standard
