@@ -349,6 +349,7 @@ mod loom_tests {
     }
 
     /// Store, then load, on either side: at least one sees the other. What alarm.rs rests on.
+    /// Fails when the model of a word has no fence.
     #[test]
     fn words_and_channel_are_in_one_order() {
         check(|| {

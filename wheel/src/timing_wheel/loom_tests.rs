@@ -365,7 +365,9 @@ fn flush_waits_for_a_batch_that_another_applies() {
 /// found before it read the clock, and if `catch_up` does not wake the driver.
 #[test]
 fn a_jump_of_the_clock_waits_for_the_driver() {
-    loom::model(|| {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
         let (shared, parker) = wheel(2);
         let fired = Fired::new();
         let driver = drive_virtually(&shared, parker, &fired);
@@ -378,7 +380,7 @@ fn a_jump_of_the_clock_waits_for_the_driver() {
 }
 
 /// Drain: a set that returned Ok is drained, or pending afterwards.
-/// Fails if `drain` takes commands out of the channel that it does not apply.
+/// Fails if `apply_first`, which `drain` calls, takes commands out that it does not apply.
 #[test]
 fn drain_against_set() {
     loom::model(|| {
