@@ -11,8 +11,8 @@
 //! The protocol, every access sequentially consistent (a `Word` knows no other):
 //!
 //! 1. A caller makes its deadline visible in the shard (`queued` or `next`, see shard.rs).
-//! 2. The caller reads `wake_at`; when its deadline is earlier, it swaps in `AWAKE`, and unparks
-//!    the driver if it was the one who took a tick out.
+//! 2. The caller reads `wake_at`; when its deadline is earlier, it writes `AWAKE`, so that other
+//!    callers need not do the same, and unparks the driver.
 //! 3. The driver writes `wake_at`.
 //! 4. The driver looks at every shard, and does not sleep if one shows an earlier deadline.
 //!
@@ -56,10 +56,10 @@ impl Alarm {
     /// Wakes the driver if it sleeps or is about to.
     #[cold]
     pub(crate) fn wake(&self) {
-        // The swap lets one of many callers pay for the unpark.
-        if self.wake_at.swap(AWAKE) != AWAKE {
-            self.unparker.unpark();
-        }
+        // Unparked in any case: who finds `AWAKE` must not rely on a token that another has put
+        // there before, and that an earlier sleep may have used up.
+        self.wake_at.store(AWAKE);
+        self.unparker.unpark();
     }
 
     /// Steps 3 and 4, then sleeps for `timeout` (without one, until woken), unless `stay_awake`
