@@ -80,6 +80,7 @@
 //! # Features
 //!
 //! - `tokio`: [`Executor`]s that run callbacks on a tokio runtime.
+//! - `cron`: [`cron::Cron`], expressions in time zones; the zones are built in.
 //! - `tracing`: events at level debug when a wheel starts and stops, at level error when user code
 //!   panics, with the wheel's name.
 //! - `metrics`: the counters `wheelhouse_timers_fired_total` and `wheelhouse_timer_panics_total`, the
@@ -88,6 +89,8 @@
 #![warn(missing_docs)]
 
 mod clock;
+#[cfg(feature = "cron")]
+pub mod cron;
 mod sync;
 mod timing_wheel;
 mod wheel;
