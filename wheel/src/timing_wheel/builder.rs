@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::clock::{Clock, Driven, SystemClock};
+use crate::drive::alarm::{Alarm, Bell};
 use crate::sync::Parker;
 use crate::wheel::{MAX_SLOTS, Wheel};
 
-use super::alarm::Alarm;
 use super::driver::Driver;
 use super::executor::{Callback, Executor, Outlet, work};
 use super::manual::ManualTimingWheel;
@@ -378,7 +378,7 @@ impl Builder {
             shards,
             channel: self.channel,
             lanes,
-            alarm: Alarm::new(parker),
+            alarm: Alarm::new(Bell::Thread(parker.unparker().clone())),
             interval: self.interval,
             clock: self.clock.clone(),
             max_pending: self.max_pending,

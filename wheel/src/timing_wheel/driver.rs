@@ -5,12 +5,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::drive::ticks::NEVER;
 use crate::sync::Parker;
 
 use super::executor::Outlet;
 use super::shard::Pair;
 use super::shared::Shared;
-use super::ticks::NEVER;
 
 /// How many pairs of a shard are taken out under one hold of its lock. Commands get in between.
 pub(crate) const BATCH: usize = 64;

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use loom::thread;
 
 use crate::clock::{Clock, Driven};
+use crate::drive::alarm::{Alarm, Bell};
+use crate::drive::ticks::NEVER;
 use crate::sync::{Condvar, Mutex, Parker};
 use crate::wheel::Wheel;
 
-use super::alarm::Alarm;
 use super::driver::Driver;
 use super::executor::{Callback, Outlet};
 use super::ready::Ready;
 use super::shard::{Command, Pair, Shard};
 use super::shared::{Parts, Shared};
-use super::ticks::NEVER;
 
 /// Every timer below is due at tick 1, or far from due at tick 9.
 const NOW: u64 = 5;
@@ -83,7 +83,7 @@ fn wheel(channel: usize) -> (Wheelhouse, Parker) {
         shards: vec![Shard::new(channel, Wheel::new())],
         channel,
         lanes: 1,
-        alarm: Alarm::new(&parker),
+        alarm: Alarm::new(Bell::Thread(parker.unparker().clone())),
         interval: Duration::from_secs(1),
         clock: Arc::new(clock),
         max_pending: usize::MAX,

@@ -11,28 +11,25 @@
 //! | file | idea |
 //! |---|---|
 //! | shard.rs | one channel, index and wheel; how commands are applied |
-//! | alarm.rs | how a sleeping driver is woken |
 //! | driver.rs | the driver's loop |
 //! | ready.rs | due pairs between the driver and who runs them |
 //! | executor.rs, stream.rs, manual.rs | who that is |
 //! | shared.rs | what all of them share; tick, drain, stop |
-//! | life.rs, ledger.rs | where the wheel is in its life; what it has done |
+//! | ledger.rs | what the wheel has done |
+//! | ../drive/ | how a sleeping driver is woken; where the wheel is in its life; ticks |
 
-mod alarm;
 mod builder;
 mod driver;
 mod error;
 mod executor;
 mod index;
 mod ledger;
-mod life;
 mod manual;
 mod ready;
 mod shard;
 mod shared;
 mod stats;
 mod stream;
-mod ticks;
 
 #[cfg(all(test, wheelhouse_loom))]
 mod loom_tests;
@@ -47,6 +44,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::clock::Driven;
+use crate::drive::ticks::NEVER;
 
 pub use builder::{BuildError, Builder};
 pub use error::{Closed, SetError, TryError, TrySetError};
@@ -57,7 +55,6 @@ pub use stream::ExpiredStream;
 
 use shard::{Command, Trash};
 use shared::Shared;
-use ticks::NEVER;
 
 /// A timing wheel of keyed values: each value is handed to a callback when its delay has passed.
 ///

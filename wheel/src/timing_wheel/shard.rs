@@ -27,11 +27,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crossbeam_utils::CachePadded;
 
+use crate::drive::ticks::NEVER;
 use crate::sync::{Channel, Mutex, MutexGuard, Word};
 use crate::wheel::Wheel;
 
 use super::index::Index;
-use super::ticks::NEVER;
 
 /// How many look-ups are under way at once while a batch is applied.
 const STAGE: usize = 32;

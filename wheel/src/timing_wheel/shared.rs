@@ -19,16 +19,16 @@ use crossbeam_utils::CachePadded;
 use foldhash::fast::RandomState;
 
 use crate::clock::{Clock, Driven};
+use crate::drive::alarm::Alarm;
+use crate::drive::life::{Life, OnBehalf};
+use crate::drive::ticks::{NEVER, Ticks};
 use crate::sync::MutexGuard;
 
-use super::alarm::Alarm;
 use super::driver::BATCH;
 use super::ledger::Ledger;
-use super::life::{Life, OnBehalf};
 use super::ready::Ready;
 use super::shard::{Command, Pair, Shard, State, Trash};
 use super::stats::Stats;
-use super::ticks::{NEVER, Ticks};
 
 pub(crate) struct Shared<K, V> {
     pub(crate) name: Box<str>,

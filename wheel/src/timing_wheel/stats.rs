@@ -75,6 +75,12 @@ impl Stats {
     }
 }
 
+impl Default for Lateness {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// How late callbacks began, as a histogram of two significant digits in nanoseconds.
 #[derive(Clone)]
 pub struct Lateness {
@@ -94,6 +100,13 @@ impl Lateness {
     pub(crate) fn record(&mut self, lateness: Duration) {
         let nanos = u64::try_from(lateness.as_nanos()).unwrap_or(u64::MAX);
         self.histogram.saturating_record(nanos);
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn add(&mut self, other: &Lateness) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("both have the same bounds");
     }
 
     /// How many callbacks were counted.

@@ -51,6 +51,13 @@ impl Ticks {
         u64::try_from(due.div_ceil(self.interval.as_nanos())).unwrap_or(NEVER)
     }
 
+    /// The first tick that is not before `at`; [`NEVER`] on overflow.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn at_or_after(&self, at: Instant) -> u64 {
+        let elapsed = at.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(elapsed.div_ceil(self.interval.as_nanos())).unwrap_or(NEVER)
+    }
+
     /// The last tick that is not after `now`, before [`NEVER`].
     #[inline]
     pub(crate) fn at(&self, now: Instant) -> u64 {

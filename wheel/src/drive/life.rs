@@ -1,4 +1,4 @@
-//! Where a wheel is between its start and its end, and which threads work for it.
+//! Where a wheel or a scheduler is between its start and its end, and which threads work for it.
 //!
 //! | `stopping` | `collection` | meaning | who moves it on |
 //! |---|---|---|---|
@@ -16,14 +16,14 @@
 //! looks at `requested` once more, after it has published its tick (alarm.rs): a request either is
 //! seen there, or its `wake` finds the tick.
 //!
-//! Checked by `loom_tests::stop_against_stop`, `loom_tests::stop_against_a_running_driver` and
-//! `loom_tests::a_jump_of_the_clock_waits_for_the_driver`.
+//! Checked by `stop_against_stop`, `stop_against_a_running_driver` and
+//! `a_jump_of_the_clock_waits_for_the_driver` in `timing_wheel::loom_tests`.
 
 use std::cell::RefCell;
 
 use crate::sync::{Condvar, Mutex, Word};
 
-/// Where a wheel is between its start and its end.
+/// Where its owner is between start and end.
 pub(crate) struct Life {
     /// [`RUNNING`], then [`STOPPING`] from the first stop on. The driver looks at it before it
     /// sleeps, see alarm.rs; whoever sets it wakes the driver then.
