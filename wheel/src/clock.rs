@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::sync::Mutex;
 
@@ -14,6 +14,11 @@ pub trait Clock: Send + Sync + 'static {
     /// The present instant. Called once per operation, so it should cost no more than
     /// [`Instant::now`].
     fn now(&self) -> Instant;
+
+    /// The present time of the calendar, which may step in either direction. Only cron asks for it.
+    fn system_now(&self) -> SystemTime {
+        SystemTime::now()
+    }
 
     /// Takes note of a driver that lives on this clock, and says whether time stands still unless
     /// somebody moves it. On such a virtual clock drivers sleep without a time-out and rely on the
@@ -49,6 +54,29 @@ impl Clock for SystemClock {
     }
 }
 
+/// tokio's clock, which tests can pause and advance (`tokio::time::pause`). To be read inside a
+/// runtime; outside it is the system's.
+#[cfg(feature = "tokio")]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TokioClock;
+
+#[cfg(feature = "tokio")]
+impl Clock for TokioClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    /// The system's, moved by as much as tokio's clock was.
+    fn system_now(&self) -> SystemTime {
+        let (now, real) = (self.now(), Instant::now());
+        let wall = SystemTime::now();
+        let moved = wall.checked_add(now.saturating_duration_since(real));
+        let moved = moved.and_then(|wall| wall.checked_sub(real.saturating_duration_since(now)));
+        moved.unwrap_or(wall)
+    }
+}
+
 /// A clock that stands still until it is moved, so that tests need no sleeping.
 ///
 /// Clones share the same time.
@@ -78,6 +106,8 @@ pub struct ManualClock {
 
 struct Shared {
     now: Mutex<Instant>,
+    /// An instant and the time of the calendar then.
+    epoch: (Instant, SystemTime),
     drivers: Mutex<Vec<Weak<dyn Driven>>>,
 }
 
@@ -85,9 +115,18 @@ impl ManualClock {
     /// A clock that starts at the system's present instant.
     #[must_use]
     pub fn new() -> Self {
+        Self::starting_at(SystemTime::now())
+    }
+
+    /// A clock that starts at the system's present instant, with this time of the calendar, which
+    /// moves along with it.
+    #[must_use]
+    pub fn starting_at(time: SystemTime) -> Self {
+        let now = Instant::now();
         ManualClock {
             shared: Arc::new(Shared {
-                now: Mutex::new(Instant::now()),
+                now: Mutex::new(now),
+                epoch: (now, time),
                 drivers: Mutex::new(Vec::new()),
             }),
         }
@@ -182,6 +221,15 @@ fn add_saturating(base: Instant, by: Duration) -> Instant {
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
         *self.shared.now.lock()
+    }
+
+    /// As far from the time at the start as the instant is from that of the start.
+    fn system_now(&self) -> SystemTime {
+        let (start, time) = self.shared.epoch;
+        let now = self.now();
+        let moved = time.checked_add(now.saturating_duration_since(start));
+        let moved = moved.and_then(|time| time.checked_sub(start.saturating_duration_since(now)));
+        moved.unwrap_or(time)
     }
 
     fn register(&self, driver: Weak<dyn Driven>) -> bool {

@@ -91,11 +91,18 @@
 mod clock;
 #[cfg(feature = "cron")]
 pub mod cron;
+mod drive;
+#[cfg(feature = "tokio")]
+pub mod scheduler;
 mod sync;
 mod timing_wheel;
 mod wheel;
 
+#[cfg(feature = "tokio")]
+pub use clock::TokioClock;
 pub use clock::{Clock, Driven, ManualClock, SystemClock};
+#[cfg(feature = "tokio")]
+pub use scheduler::Scheduler;
 pub use timing_wheel::{
     BuildError, Builder, Closed, Executor, ExpiredStream, Lateness, ManualTimingWheel, SetError,
     Stats, TimingWheel, TryError, TrySetError, WeakTimingWheel,

@@ -59,6 +59,16 @@ mod real {
         pub(crate) fn fetch_min(&self, value: u64) {
             self.0.fetch_min(value, SeqCst);
         }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn fetch_add(&self, value: u64) {
+            self.0.fetch_add(value, SeqCst);
+        }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn fetch_sub(&self, value: u64) {
+            self.0.fetch_sub(value, SeqCst);
+        }
     }
 
     /// Both ends of a bounded channel.
@@ -141,6 +151,20 @@ mod model {
         pub(crate) fn fetch_min(&self, value: u64) {
             fence(SeqCst);
             self.0.fetch_min(value, AcqRel);
+            fence(SeqCst);
+        }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn fetch_add(&self, value: u64) {
+            fence(SeqCst);
+            self.0.fetch_add(value, AcqRel);
+            fence(SeqCst);
+        }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn fetch_sub(&self, value: u64) {
+            fence(SeqCst);
+            self.0.fetch_sub(value, AcqRel);
             fence(SeqCst);
         }
     }

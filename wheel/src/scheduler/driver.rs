@@ -1,0 +1,220 @@
+//! Takes what is due out of the wheels, and sleeps until the next deadline: as a task on tokio's
+//! clock, as a thread on any other.
+//!
+//! A tick is taken as a whole before its tasks are started, so that their priorities count. What a
+//! caller schedules meanwhile for the same tick comes in the next round.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::clock::Driven;
+use crate::drive::life::OnBehalf;
+use crate::drive::ticks::NEVER;
+use crate::sync::Parker;
+
+use super::inner::Inner;
+use super::shard::Timed;
+
+/// How many are taken out under one hold of a shard's lock.
+const BATCH: usize = 64;
+
+/// How many tasks the driver's task starts before it lets others run.
+const TURN: usize = 256;
+
+/// How long the driver stays away from a clock that has panicked.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A thread that drives.
+pub(super) struct ThreadDriver {
+    pub(super) inner: Arc<Inner>,
+    pub(super) parker: Parker,
+    /// Whether the clock stands still until it is moved, and wakes the driver itself.
+    pub(super) virtual_time: bool,
+}
+
+impl ThreadDriver {
+    pub(super) fn run(self) {
+        let inner = self.inner.clone();
+        let _ended = Ended(inner.clone());
+        let _on_behalf = OnBehalf::of(Arc::as_ptr(&inner).addr());
+        while !inner.life.is_stopping() {
+            // A panic of the clock must not end the driver, nor keep it busy.
+            if !inner.contain("clock", || self.pass()) {
+                self.parker.park_timeout(PAUSE);
+            }
+        }
+    }
+
+    fn pass(&self) {
+        let inner = &self.inner;
+        let request = if self.virtual_time {
+            inner.life.requested()
+        } else {
+            0
+        };
+        let now = inner.ticks.at(inner.clock.now());
+        if let Some(mut due) = Due::take(inner, now) {
+            due.start(usize::MAX);
+            return;
+        }
+        let tick = inner.next_tick();
+        if tick <= now {
+            return;
+        }
+        if self.virtual_time {
+            inner.life.settle(request);
+        }
+        let timeout = if self.virtual_time || tick == NEVER {
+            None
+        } else {
+            let due = inner.ticks.instant(tick);
+            due.map(|due| due.saturating_duration_since(inner.clock.now()))
+        };
+        if timeout == Some(Duration::ZERO) {
+            return;
+        }
+        let slept = inner.alarm.sleep(&self.parker, tick, timeout, || {
+            self.inner.has_work(tick) || (self.virtual_time && inner.life.requested() != request)
+        });
+        if slept {
+            inner.woken();
+        }
+    }
+}
+
+/// A task that drives on tokio's clock.
+pub(super) async fn drive(inner: Arc<Inner>, bell: Arc<Notify>) {
+    let _ended = Ended(inner.clone());
+    while !inner.life.is_stopping() {
+        let now = inner.ticks.at(inner.clock.now());
+        if let Some(mut due) = Due::take(&inner, now) {
+            while due.start(TURN) {
+                tokio::task::yield_now().await;
+            }
+            continue;
+        }
+        let tick = inner.next_tick();
+        if tick <= now {
+            continue;
+        }
+        inner.alarm.publish(tick);
+        if !inner.has_work(tick) {
+            match inner.ticks.instant(tick).filter(|_| tick != NEVER) {
+                Some(due) => {
+                    let sleep = tokio::time::sleep_until(due.into());
+                    tokio::select! {
+                        () = sleep => {}
+                        () = bell.notified() => {}
+                    }
+                }
+                None => bell.notified().await,
+            }
+            inner.woken();
+        }
+        inner.alarm.awake();
+    }
+}
+
+/// What is due at one tick and has not been started.
+struct Due {
+    inner: Arc<Inner>,
+    rest: std::vec::IntoIter<(u64, Timed)>,
+}
+
+impl Due {
+    /// Takes out what is due at the earliest tick, in the order of priority, if that tick is not
+    /// after `now`. What it takes may be nothing.
+    fn take(inner: &Arc<Inner>, now: u64) -> Option<Due> {
+        let tick = inner.earliest();
+        if tick > now {
+            return None;
+        }
+        inner.driver_is_busy(true);
+        let mut due = Vec::new();
+        for shard in inner.shards.iter().filter(|shard| shard.earliest() <= tick) {
+            while !shard.fire(&mut shard.lock(), tick, BATCH, &mut due) {}
+        }
+        let priority = |(_, timed): &(u64, Timed)| match timed {
+            // Somebody waits for it already.
+            Timed::Timeout(_) => i16::MAX,
+            Timed::Task(entry) => i16::from(entry.head().priority()),
+        };
+        if due.iter().any(|timed| priority(timed) != 0) {
+            // Stable: those of one priority stay in the order in which they were filed.
+            due.sort_by_key(|timed| -priority(timed));
+        }
+        Some(Due {
+            inner: inner.clone(),
+            rest: due.into_iter(),
+        })
+    }
+
+    /// Starts at most `count` of them. False when none is left.
+    fn start(&mut self, count: usize) -> bool {
+        for (tick, timed) in self.rest.by_ref().take(count) {
+            match timed {
+                Timed::Task(entry) => self.inner.come_due(entry, tick),
+                Timed::Timeout(timeout) => {
+                    if let Some(waker) = timeout.elapse() {
+                        self.inner.contain("waker", || waker.wake());
+                    }
+                }
+            }
+        }
+        self.rest.len() > 0
+    }
+}
+
+impl Drop for Due {
+    /// A driver that is dropped in the middle leaves tasks that will not run.
+    fn drop(&mut self) {
+        for (_, timed) in self.rest.by_ref() {
+            if let Timed::Task(entry) = timed {
+                self.inner.cut(&*entry);
+            }
+        }
+        self.inner.driver_is_busy(false);
+    }
+}
+
+impl Inner {
+    /// Whether a driver that is about to sleep until `tick` has something to do before that.
+    fn has_work(&self, tick: u64) -> bool {
+        self.life.is_stopping() || self.earliest() < tick
+    }
+}
+
+/// The driver has ended, however: nothing will run any more.
+struct Ended(Arc<Inner>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.driver_has_gone();
+    }
+}
+
+/// What a clock knows of a scheduler.
+pub(super) fn driven(inner: &Arc<Inner>) -> Weak<dyn Driven> {
+    let driven: Arc<dyn Driven> = inner.clone();
+    Arc::downgrade(&driven)
+}
+
+impl Driven for Inner {
+    fn catch_up(&self) {
+        let request = self.life.request();
+        self.alarm.wake();
+        if !OnBehalf::any() {
+            self.life.wait_until_settled(request);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        match self.next_tick() {
+            NEVER => None,
+            tick => self.ticks.instant(tick),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! One task: its state, and what may become of it.
+//!
+//! | phase | where the task is | who moves it on |
+//! |---|---|---|
+//! | `WAITING` | in the wheel of its shard, at `node` | the driver (`DUE`); cancel, shutdown (`ENDED`) |
+//! | `DUE` | in the hands of a [`Claim`]: on its way through the gates, or spawned | the run (`RUNNING`; `WAITING` when paused); a missed grace, cancel, shutdown (`ENDED`) |
+//! | `RUNNING` | its work runs | the end of the run (`WAITING`, `DUE`, `ENDED`) |
+//! | `ENDED` | nowhere: for ever | nobody |
+//!
+//! # Ground rules
+//! - The lock of a shard is taken before that of a task, never after it. No user code runs under
+//!   either.
+//! - A task leaves `WAITING` only under the lock of its shard, and any other phase only under its
+//!   own. So whoever holds both knows the phase, and `node` is right as long as it is `WAITING`.
+//! - Whoever makes a task `ENDED` is the one who [buries](Entry::bury) it, after the locks are
+//!   released: exactly once.
+
+use std::any::Any;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use tokio_util::sync::CancellationToken;
+
+use super::claim::Claim;
+use super::error::TaskError;
+use super::inner::Inner;
+use super::options::Options;
+use super::plan::Plan;
+use super::run;
+use super::work::{Outcome, Work};
+
+/// Where a task is, see above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    Waiting,
+    Due,
+    Running,
+    Ended,
+}
+
+/// Bits of [`Head::flags`]. None of them guards other memory.
+pub(super) mod flag {
+    /// Somebody holds the task's handle and may ask for its output.
+    pub(in crate::scheduler) const HANDLE: u8 = 1;
+    /// The run in progress is to end at its next step.
+    pub(in crate::scheduler) const ABORT: u8 = 2;
+    /// The wall clock decides when it is due.
+    #[cfg(feature = "cron")]
+    pub(in crate::scheduler) const CRON: u8 = 4;
+    /// It begins its runs as tasks of their own, which may overlap.
+    pub(in crate::scheduler) const OVERLAP: u8 = 8;
+}
+
+/// What is known of a task without its lock. Eight bytes.
+#[derive(Debug)]
+pub(super) struct Head {
+    /// Its index in the wheel of its shard, while it waits there.
+    node: AtomicU32,
+    phase: AtomicU8,
+    flags: AtomicU8,
+    shard: u8,
+    priority: i8,
+}
+
+impl Head {
+    pub(super) fn new(shard: usize, priority: i8, flags: u8) -> Self {
+        Head {
+            node: AtomicU32::new(u32::MAX),
+            phase: AtomicU8::new(Phase::Due as u8),
+            flags: AtomicU8::new(flags),
+            shard: u8::try_from(shard).expect("there are at most 256 shards"),
+            priority,
+        }
+    }
+
+    pub(super) fn shard(&self) -> usize {
+        usize::from(self.shard)
+    }
+
+    pub(super) fn priority(&self) -> i8 {
+        self.priority
+    }
+
+    /// Under the shard's lock.
+    pub(super) fn node(&self) -> u32 {
+        // Relaxed: written and read under one lock.
+        self.node.load(Relaxed)
+    }
+
+    /// Under the shard's lock.
+    pub(super) fn set_node(&self, node: u32) {
+        self.node.store(node, Relaxed);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        // Pairs with `set_phase`. Only a look without the locks relies on it.
+        match self.phase.load(Acquire) {
+            0 => Phase::Waiting,
+            1 => Phase::Due,
+            2 => Phase::Running,
+            _ => Phase::Ended,
+        }
+    }
+
+    /// Under the locks that the phase at hand asks for.
+    pub(super) fn set_phase(&self, phase: Phase) {
+        // Publishes what the caller has done to the task to who looks without the locks.
+        self.phase.store(phase as u8, Release);
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags.load(Acquire) & flag != 0
+    }
+
+    pub(super) fn raise(&self, flag: u8) {
+        self.flags.fetch_or(flag, AcqRel);
+    }
+
+    pub(super) fn lower(&self, flag: u8) {
+        self.flags.fetch_and(!flag, AcqRel);
+    }
+}
+
+/// A task of any kind of work.
+pub(super) trait Entry: Send + Sync {
+    fn head(&self) -> &Head;
+
+    /// The task's lock, and what most tasks do without.
+    fn lock(&self) -> MappedMutexGuard<'_, Option<Box<Extra>>>;
+
+    /// Starts a run for which there is a place.
+    fn spawn(self: Arc<Self>, claim: Claim);
+
+    /// Drops the work of a task that has ended without an outcome, and tells who waits for it.
+    fn bury(&self, inner: &Inner, why: TaskError);
+
+    /// A task that does one run of this one.
+    fn child(self: Arc<Self>) -> Option<Arc<dyn Entry>>;
+}
+
+/// What a task needs that is more than a closure to be run once. Made when it is needed.
+#[derive(Default)]
+pub(super) struct Extra {
+    /// `None`: the scheduler's own.
+    pub(super) options: Option<Arc<Options>>,
+    pub(super) plan: Option<Plan>,
+    /// How many more runs it may have, this one included.
+    pub(super) runs_left: Option<u64>,
+    /// Attempts of the run at hand that have failed.
+    pub(super) failed: u32,
+    /// While it is paused: the tick at which it would have been due.
+    pub(super) paused: Option<u64>,
+    /// It is not to run again.
+    pub(super) cancelled: bool,
+    pub(super) token: Option<CancellationToken>,
+    pub(super) waker: Option<Waker>,
+    /// `Result<Value, TaskError<Error>>` of the task's work.
+    pub(super) output: Option<Box<dyn Any + Send>>,
+    /// The outcome is known, whether it was asked for by now or not.
+    pub(super) delivered: bool,
+    /// The runs of a task that overlaps itself, how many of them have not ended, and the task of
+    /// such a run.
+    pub(super) children: Vec<Weak<dyn Entry>>,
+    pub(super) overlapping: u32,
+    pub(super) parent: Option<Arc<dyn Entry>>,
+}
+
+/// A task of one kind of work.
+pub(super) struct Task<W: Work> {
+    pub(super) head: Head,
+    pub(super) cell: Mutex<Cell<W>>,
+}
+
+pub(super) struct Cell<W> {
+    pub(super) extra: Option<Box<Extra>>,
+    /// Taken out while an attempt begins, and for good with the last.
+    pub(super) work: Option<W>,
+}
+
+/// How a task of this work ends.
+pub(super) type Output<W> = Result<
+    <<W as Work>::Outcome as Outcome>::Value,
+    TaskError<<<W as Work>::Outcome as Outcome>::Error>,
+>;
+
+impl<W: Work> Task<W> {
+    pub(super) fn new(head: Head, extra: Option<Box<Extra>>, work: W) -> Arc<Self> {
+        Arc::new(Task {
+            head,
+            cell: Mutex::new(Cell {
+                extra,
+                work: Some(work),
+            }),
+        })
+    }
+
+    /// Keeps the outcome of a task that has ended for its handle, and tells who waits for it.
+    pub(super) fn deliver(&self, inner: &Inner, output: Output<W>) {
+        let mut cell = self.cell.lock();
+        let parent = cell.extra.as_ref().and_then(|extra| extra.parent.clone());
+        let first = !cell.extra.as_ref().is_some_and(|extra| extra.delivered);
+        let wanted = first && self.head.has(flag::HANDLE);
+        let (unwanted, waker) = if wanted {
+            let extra = cell.extra.get_or_insert_default();
+            extra.delivered = true;
+            let old = extra.output.replace(Box::new(output));
+            (old, extra.waker.take())
+        } else {
+            (Some(Box::new(output) as Box<dyn Any + Send>), None)
+        };
+        drop(cell);
+        if let Some(parent) = parent {
+            inner.child_ended(&*parent, unwanted);
+        } else {
+            inner.contain("drop of an outcome", || drop(unwanted));
+        }
+        if let Some(waker) = waker {
+            inner.contain("waker", || waker.wake());
+        }
+    }
+}
+
+impl<W: Work> Entry for Task<W> {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn lock(&self) -> MappedMutexGuard<'_, Option<Box<Extra>>> {
+        MutexGuard::map(self.cell.lock(), |cell| &mut cell.extra)
+    }
+
+    fn spawn(self: Arc<Self>, claim: Claim) {
+        let inner = claim.inner().clone();
+        // A runtime that has shut down drops the run, and with it the claim, which then ends the
+        // task.
+        drop(inner.runtime.spawn(run::run(self, claim)));
+    }
+
+    fn bury(&self, inner: &Inner, why: TaskError) {
+        let work = self.cell.lock().work.take();
+        inner.contain("drop of a task's work", || drop(work));
+        let why = match why {
+            TaskError::Missed(late) => TaskError::Missed(late),
+            TaskError::Aborted => TaskError::Aborted,
+            _ => TaskError::Cancelled,
+        };
+        self.deliver(inner, Err(why));
+        inner.ended(self);
+    }
+
+    fn child(self: Arc<Self>) -> Option<Arc<dyn Entry>> {
+        let mut cell = self.cell.lock();
+        let work = cell.work.as_ref()?.share()?;
+        let extra = cell.extra.as_mut()?;
+        let head = Head::new(self.head.shard(), self.head.priority(), 0);
+        let child_extra = Extra {
+            options: extra.options.clone(),
+            parent: Some(self.clone()),
+            ..Extra::default()
+        };
+        let child: Arc<dyn Entry> = Task::new(head, Some(Box::new(child_extra)), work);
+        extra.children.retain(|child| child.strong_count() > 0);
+        extra.children.push(Arc::downgrade(&child));
+        extra.overlapping += 1;
+        Some(child)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::work::Async;
+    use super::*;
+
+    #[test]
+    fn a_task_is_forty_bytes_and_its_closure() {
+        fn size<F, A>(_: &F) -> usize
+        where
+            F: FnMut() -> A + Send + 'static,
+            A: Future<Output = ()> + Send + 'static,
+        {
+            size_of::<Task<Async<F>>>()
+        }
+        let counter = Arc::new(0_u64);
+        let work = move || {
+            drop(counter.clone());
+            std::future::ready(())
+        };
+        assert_eq!(size_of::<Head>(), 8);
+        assert_eq!(size(&work), 24 + size_of_val(&work));
+    }
+}

@@ -1,0 +1,146 @@
+//! What happens to tasks, as a stream that a slow listener cannot hold up.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use tokio::sync::broadcast;
+
+/// Something that happened to a task.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Event {
+    /// The task's name; its key if it has no name; else "task".
+    pub task: Arc<str>,
+    /// What happened.
+    pub kind: EventKind,
+    /// When, on the scheduler's clock.
+    pub at: Instant,
+}
+
+/// What happened to a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// It was accepted.
+    Scheduled,
+    /// An attempt, counted from 1, began.
+    Started {
+        /// Which one.
+        attempt: u32,
+    },
+    /// An attempt went well.
+    Finished {
+        /// How long it took.
+        took: Duration,
+    },
+    /// An attempt returned an error, panicked, took too long or was cut off.
+    Failed {
+        /// The error in words.
+        error: Arc<str>,
+    },
+    /// A failed run will be tried again.
+    Retried {
+        /// After this.
+        after: Duration,
+    },
+    /// A run did not begin, because it would have been later than its grace.
+    Missed {
+        /// How late.
+        late: Duration,
+    },
+    /// It was cancelled or replaced, or was pending at a shutdown.
+    Cancelled,
+}
+
+/// A listener's end, from [`Scheduler::events`](super::Scheduler::events).
+///
+/// Holds the last 1024 events by default; a listener that falls further behind loses the oldest and
+/// is told how many.
+#[derive(Debug)]
+pub struct EventStream {
+    receiver: broadcast::Receiver<Event>,
+    listeners: Arc<AtomicUsize>,
+}
+
+/// Why there is no event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// The listener was too slow: this many events are lost. The next call goes on after them.
+    #[error(
+        "{0} events were lost to a slow listener; listen faster, or build with a larger `events`"
+    )]
+    Lagged(u64),
+    /// The scheduler is gone.
+    #[error("the scheduler is gone")]
+    Closed,
+}
+
+impl EventStream {
+    /// The next event.
+    ///
+    /// # Errors
+    /// See [`EventError`].
+    pub async fn next(&mut self) -> Result<Event, EventError> {
+        self.receiver.recv().await.map_err(|error| match error {
+            broadcast::error::RecvError::Lagged(lost) => EventError::Lagged(lost),
+            broadcast::error::RecvError::Closed => EventError::Closed,
+        })
+    }
+
+    /// The next event, if it has happened already.
+    ///
+    /// # Errors
+    /// See [`EventError`].
+    pub fn try_next(&mut self) -> Result<Option<Event>, EventError> {
+        match self.receiver.try_recv() {
+            Ok(event) => Ok(Some(event)),
+            Err(broadcast::error::TryRecvError::Empty) => Ok(None),
+            Err(broadcast::error::TryRecvError::Lagged(lost)) => Err(EventError::Lagged(lost)),
+            Err(broadcast::error::TryRecvError::Closed) => Err(EventError::Closed),
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        // Relaxed: only an estimate of whether anybody listens.
+        self.listeners.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The scheduler's end.
+#[derive(Debug)]
+pub(super) struct Events {
+    sender: broadcast::Sender<Event>,
+    listeners: Arc<AtomicUsize>,
+}
+
+impl Events {
+    pub(super) fn new(capacity: usize) -> Self {
+        Events {
+            sender: broadcast::Sender::new(capacity),
+            listeners: Arc::default(),
+        }
+    }
+
+    pub(super) fn listen(&self) -> EventStream {
+        self.listeners.fetch_add(1, Relaxed);
+        EventStream {
+            receiver: self.sender.subscribe(),
+            listeners: self.listeners.clone(),
+        }
+    }
+
+    /// Whether anybody listens. Without a listener an event costs this look.
+    pub(super) fn wanted(&self) -> bool {
+        self.listeners.load(Relaxed) > 0
+    }
+
+    pub(super) fn send(&self, event: Event) {
+        // Nobody may be left to listen.
+        let _ = self.sender.send(event);
+    }
+}

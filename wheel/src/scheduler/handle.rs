@@ -1,0 +1,205 @@
+//! What a caller can do to a task after it was scheduled.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::entry::{Entry, Phase, flag};
+use super::error::TaskError;
+use super::inner::{Cancel, Inner};
+
+/// A scheduled task. Dropping it changes nothing for the task.
+///
+/// Awaiting it gives the outcome of a one-shot, or of the last run of a task that recurs, when the
+/// task has ended. The methods of [`TaskRef`] work on it too.
+#[must_use = "dropping it is fine, but then nobody can cancel the task or learn how it ended"]
+pub struct TaskHandle<T = (), E = Infallible> {
+    task: TaskRef,
+    outcome: PhantomData<fn() -> Result<T, E>>,
+}
+
+/// A reference to a task, as often as wanted. It does not keep the task, and nothing else, going.
+#[derive(Clone)]
+pub struct TaskRef {
+    pub(super) inner: Arc<Inner>,
+    pub(super) entry: Arc<dyn Entry>,
+}
+
+/// Where a task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// Waits for its time.
+    Scheduled,
+    /// Is held back until it is resumed.
+    Paused,
+    /// A run has failed, and waits for its next attempt.
+    Retrying,
+    /// Is due, and waits for a place or a worker.
+    Due,
+    /// Runs.
+    Running,
+    /// Has ended, in whatever way.
+    Ended,
+}
+
+impl TaskRef {
+    /// Cancels the task: no further run will begin. Tells who won.
+    pub fn cancel(&self) -> Cancel {
+        self.inner.cancel(&*self.entry)
+    }
+
+    /// Cancels the task and cuts off the run in progress, if there is one, at its next `.await`.
+    /// Blocking work cannot be cut off: it goes on, and its outcome is lost.
+    pub fn abort(&self) -> Cancel {
+        self.inner.abort(&*self.entry)
+    }
+
+    /// Moves the next run to `delay` from now. Those after it count from there. False if the task is
+    /// not waiting: because it is due, runs, or has ended.
+    pub fn reschedule(&self, delay: Duration) -> bool {
+        let at = self.inner.clock.now().checked_add(delay);
+        self.inner.reschedule(&*self.entry, at)
+    }
+
+    /// Moves the next run to `at`, likewise.
+    pub fn reschedule_at(&self, at: impl Into<Instant>) -> bool {
+        self.inner.reschedule(&*self.entry, Some(at.into()))
+    }
+
+    /// Holds the task back: it does not run until it is resumed. A run in progress goes on. False if
+    /// the task has ended.
+    pub fn pause(&self) -> bool {
+        self.inner.set_paused(&*self.entry, true)
+    }
+
+    /// Lets a paused task go on: it runs when it is due, at once if that was in the meantime. False
+    /// if the task has ended.
+    pub fn resume(&self) -> bool {
+        self.inner.set_paused(&*self.entry, false)
+    }
+
+    /// Where the task is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let guard = self.entry.lock();
+        let extra = guard.as_ref();
+        match self.entry.head().phase() {
+            Phase::Waiting if extra.is_some_and(|extra| extra.paused.is_some()) => Status::Paused,
+            Phase::Waiting if extra.is_some_and(|extra| extra.failed > 0) => Status::Retrying,
+            Phase::Waiting => Status::Scheduled,
+            Phase::Due => Status::Due,
+            Phase::Running => Status::Running,
+            Phase::Ended if extra.is_some_and(|extra| extra.overlapping > 0) => Status::Running,
+            Phase::Ended => Status::Ended,
+        }
+    }
+
+    /// When the next run begins, on the scheduler's clock, to the tick. `None` if that is not known:
+    /// the task is paused, due, runs, has ended, or lies beyond the end of time.
+    #[must_use]
+    pub fn next_run(&self) -> Option<Instant> {
+        self.inner.next_run(&*self.entry)
+    }
+
+    /// Its name; its key if it has no name; else "task".
+    #[must_use]
+    pub fn name(&self) -> Arc<str> {
+        self.inner.name_of(&*self.entry)
+    }
+}
+
+impl<T, E> TaskHandle<T, E> {
+    pub(super) fn new(inner: Arc<Inner>, entry: Arc<dyn Entry>) -> Self {
+        TaskHandle {
+            task: TaskRef { inner, entry },
+            outcome: PhantomData,
+        }
+    }
+
+    /// A reference to the task that can be cloned and kept.
+    #[must_use]
+    pub fn task(&self) -> TaskRef {
+        self.task.clone()
+    }
+}
+
+impl<T, E> Deref for TaskHandle<T, E> {
+    type Target = TaskRef;
+
+    fn deref(&self) -> &TaskRef {
+        &self.task
+    }
+}
+
+impl<T: 'static, E: 'static> Future for TaskHandle<T, E> {
+    type Output = Result<T, TaskError<E>>;
+
+    /// # Panics
+    /// When polled after it was ready.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let entry = &self.task.entry;
+        let mut guard = entry.lock();
+        let extra = guard.get_or_insert_default();
+        let overlaps = extra.overlapping > 0 && !extra.cancelled;
+        let may_go_on = entry.head().has(flag::OVERLAP) && entry.head().phase() != Phase::Ended;
+        if let Some(output) = extra.output.take_if(|_| !overlaps && !may_go_on) {
+            drop(guard);
+            let output: Box<dyn Any> = output;
+            return match output.downcast() {
+                Ok(output) => Poll::Ready(*output),
+                Err(_) => unreachable!("a task's handle has the types of its work"),
+            };
+        }
+        assert!(
+            !extra.delivered || extra.output.is_some(),
+            "a task's handle was polled after it was ready"
+        );
+        match &mut extra.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl<T, E> Drop for TaskHandle<T, E> {
+    fn drop(&mut self) {
+        let entry = &self.task.entry;
+        let mut guard = entry.lock();
+        entry.head().lower(flag::HANDLE);
+        let (output, waker) = match guard.as_mut() {
+            Some(extra) => (extra.output.take(), extra.waker.take()),
+            None => (None, None),
+        };
+        drop(guard);
+        self.task
+            .inner
+            .contain("drop of an outcome", || drop((output, waker)));
+    }
+}
+
+impl fmt::Debug for TaskRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskRef")
+            .field("name", &self.name())
+            .field("status", &self.status())
+            .finish()
+    }
+}
+
+impl<T, E> fmt::Debug for TaskHandle<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskHandle")
+            .field("name", &self.name())
+            .field("status", &self.status())
+            .finish()
+    }
+}

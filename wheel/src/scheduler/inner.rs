@@ -1,0 +1,788 @@
+//! What the handles, the driver and the runs of one scheduler share.
+//!
+//! The rules of who may do what to a task are at the top of entry.rs. `closing` only grows:
+//!
+//! | value | tasks from outside | the pending | who writes it |
+//! |---|---|---|---|
+//! | `OPEN` | accepted | run | |
+//! | `DRAINING` | refused | run once; what recurs is cancelled | a draining shutdown |
+//! | `CLOSED` | refused | cancelled | a shutdown; the drop of the scheduler |
+
+use std::any::Any;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::drive::alarm::Alarm;
+use crate::drive::life::Life;
+use crate::drive::ticks::{NEVER, Ticks};
+use crate::sync::Word;
+
+use super::claim::{Claim, advance_all};
+use super::entry::{Entry, Extra, Phase, flag};
+use super::error::{Refusal, TaskError};
+use super::events::{Event, EventKind, Events};
+use super::gate::Gate;
+use super::keys::Keys;
+use super::options::Options;
+use super::shard::Shard;
+use super::shutdown::{Ending, Tally};
+use super::stats::{SchedulerStats, count};
+
+pub(super) const OPEN: u64 = 0;
+pub(super) const DRAINING: u64 = 1;
+pub(super) const CLOSED: u64 = 2;
+
+/// A cron task looks at the wall clock this often, so that a step of that clock, or a machine that
+/// was asleep, makes it late by no more.
+#[cfg(feature = "cron")]
+const RECHECK: Duration = Duration::from_secs(60);
+
+pub(super) struct Inner {
+    pub(super) ticks: Ticks,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) runtime: Handle,
+    pub(super) shards: Box<[CachePadded<Shard>]>,
+    pub(super) alarm: Alarm,
+    pub(super) life: Life,
+    closing: Word,
+    pub(super) defaults: Arc<Options>,
+    /// Places for runs of all tasks.
+    pub(super) gate: Option<Gate>,
+    pub(super) keys: Keys,
+    pub(super) events: Events,
+    pub(super) tally: Tally,
+    /// The driver has ended.
+    driver_gone: AtomicBool,
+    /// The driver, when it is a thread.
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// Tasks that have not ended.
+    live: CachePadded<AtomicUsize>,
+    max_pending: usize,
+    /// The driver has taken tasks out that are not registered yet.
+    driver_busy: AtomicBool,
+    /// How many wait for [`quiet`](Self::quiet).
+    watchers: Word,
+    quiet: Notify,
+    random: Mutex<fastrand::Rng>,
+    contained: AtomicU64,
+    wakeups: AtomicU64,
+}
+
+/// What an [`Inner`] is made from.
+pub(super) struct Parts {
+    pub(super) ticks: Ticks,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) runtime: Handle,
+    pub(super) shards: usize,
+    pub(super) alarm: Alarm,
+    pub(super) defaults: Options,
+    pub(super) max_running: Option<usize>,
+    pub(super) max_pending: usize,
+    pub(super) events: usize,
+    pub(super) seed: Option<u64>,
+}
+
+/// Who won when a task was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "only it tells whether a run is still in progress"]
+pub enum Cancel {
+    /// The call won: no run was in progress, and none will begin.
+    Cancelled,
+    /// A run was in progress. It goes on and has been [told](super::Run::stopping); no other will
+    /// begin.
+    Running,
+    /// The task had ended before.
+    Ended,
+}
+
+impl Inner {
+    pub(super) fn new(parts: Parts) -> Self {
+        let random = parts
+            .seed
+            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        Inner {
+            ticks: parts.ticks,
+            clock: parts.clock,
+            runtime: parts.runtime,
+            shards: (0..parts.shards)
+                .map(|_| CachePadded::new(Shard::new()))
+                .collect(),
+            alarm: parts.alarm,
+            life: Life::new(),
+            closing: Word::new(OPEN),
+            defaults: Arc::new(parts.defaults),
+            gate: parts.max_running.map(Gate::new),
+            keys: Keys::default(),
+            events: Events::new(parts.events),
+            tally: Tally::default(),
+            driver_gone: AtomicBool::new(false),
+            thread: Mutex::new(None),
+            live: CachePadded::new(AtomicUsize::new(0)),
+            max_pending: parts.max_pending,
+            driver_busy: AtomicBool::new(false),
+            watchers: Word::new(0),
+            quiet: Notify::new(),
+            random: Mutex::new(random),
+            contained: AtomicU64::new(0),
+            wakeups: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn shard_of(&self, entry: &dyn Entry) -> &Shard {
+        &self.shards[entry.head().shard()]
+    }
+
+    /// The options of a task whose lock the caller holds.
+    pub(super) fn options<'a>(&'a self, extra: Option<&'a Extra>) -> &'a Options {
+        extra
+            .and_then(|extra| extra.options.as_deref())
+            .unwrap_or(&self.defaults)
+    }
+
+    pub(super) fn name_of(&self, entry: &dyn Entry) -> Arc<str> {
+        self.options(entry.lock().as_deref()).name()
+    }
+
+    pub(super) fn gate_of(&self, entry: &dyn Entry) -> Option<Arc<Gate>> {
+        self.options(entry.lock().as_deref()).gate.clone()
+    }
+
+    /// A number in 0..1.
+    pub(super) fn random(&self) -> f64 {
+        self.random.lock().f64()
+    }
+
+    /// A task may be filed for this instant, with `jitter` at random added to it.
+    pub(super) fn tick_of(&self, at: Instant, jitter: Duration) -> u64 {
+        let at = if jitter.is_zero() {
+            Some(at)
+        } else {
+            at.checked_add(jitter.mul_f64(self.random()))
+        };
+        at.map_or(NEVER, |at| self.ticks.at_or_after(at))
+    }
+
+    /// Makes room for one more task.
+    pub(super) fn admit(&self) -> Result<(), Refusal> {
+        // Relaxed: a number, nothing is read through it.
+        if self.live.fetch_add(1, Relaxed) >= self.max_pending {
+            self.live.fetch_sub(1, Relaxed);
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Takes that back.
+    pub(super) fn unadmit(&self) {
+        self.live.fetch_sub(1, Relaxed);
+    }
+
+    /// Files a new task, for which there is room.
+    pub(super) fn file(&self, entry: &Arc<dyn Entry>, tick: u64) -> Result<(), Refusal> {
+        let shard = self.shard_of(&**entry);
+        {
+            let mut state = shard.lock();
+            if state.closed {
+                return Err(Refusal::Closed);
+            }
+            shard.insert(&mut state, tick, entry.clone());
+        }
+        self.alarm.ring(tick);
+        count(&shard.counts.scheduled);
+        self.event(&**entry, || EventKind::Scheduled);
+        Ok(())
+    }
+
+    /// Files a task again that is due or running, unless it has been cancelled. A paused one keeps
+    /// its tick for later. True if it is in the wheel now.
+    pub(super) fn file_again(&self, entry: &Arc<dyn Entry>, tick: u64, retry: bool) -> bool {
+        let shard = self.shard_of(&**entry);
+        let mut state = shard.lock();
+        let mut extra = entry.lock();
+        if entry.head().phase() == Phase::Ended {
+            return false;
+        }
+        let closing = self.closing.load();
+        let may_go_on = closing == OPEN || (closing == DRAINING && retry);
+        if !may_go_on || extra.as_ref().is_some_and(|extra| extra.cancelled) {
+            return false;
+        }
+        let mut at = tick;
+        if let Some(extra) = extra.as_mut()
+            && let Some(paused) = &mut extra.paused
+        {
+            *paused = tick;
+            at = NEVER;
+        }
+        shard.insert(&mut state, at, entry.clone());
+        drop(extra);
+        drop(state);
+        self.alarm.ring(at);
+        true
+    }
+
+    /// A task has been taken out of the wheel.
+    pub(super) fn come_due(self: &Arc<Self>, entry: Arc<dyn Entry>, tick: u64) {
+        #[cfg(feature = "cron")]
+        if entry.head().has(flag::CRON)
+            && let Some(later) = self.not_yet(&*entry)
+        {
+            let _ = self.file_again(&entry, later, true);
+            return;
+        }
+        if entry.head().has(flag::OVERLAP) {
+            self.start_child(&entry, tick);
+            return;
+        }
+        Claim::new(self.clone(), entry, tick).advance();
+    }
+
+    /// Starts a run of a task that may overlap itself, and files the task for its next.
+    fn start_child(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) {
+        let now = self.clock.now();
+        let paused = entry
+            .lock()
+            .as_ref()
+            .is_some_and(|extra| extra.paused.is_some());
+        if paused {
+            let _ = self.file_again(entry, tick, false);
+            return;
+        }
+        if self.admit().is_ok() {
+            if let Some(child) = entry.clone().child() {
+                Claim::new(self.clone(), child, tick).advance();
+            } else {
+                self.unadmit();
+            }
+        } else {
+            count(&self.shard_of(&**entry).counts.missed);
+        }
+        let next = self.next_of(&**entry, now, now);
+        let filed = next.is_some_and(|next| self.file_again(entry, next, false));
+        if !filed && self.end(&**entry, &[Phase::Due]) {
+            // Its handle hears from the last of its runs.
+            self.ended(&**entry);
+            self.child_ended(&**entry, None);
+        }
+    }
+
+    /// A run of a task that may overlap itself has ended, with this output; or its last has begun.
+    pub(super) fn child_ended(&self, parent: &dyn Entry, output: Option<Box<dyn Any + Send>>) {
+        let mut guard = parent.lock();
+        let Some(extra) = guard.as_mut() else {
+            return;
+        };
+        let mut unwanted = None;
+        if let Some(output) = output {
+            extra.overlapping -= 1;
+            unwanted = if parent.head().has(flag::HANDLE) && !extra.cancelled {
+                extra.output.replace(output)
+            } else {
+                Some(output)
+            };
+        }
+        let waker = extra.waker.take();
+        drop(guard);
+        self.contain("drop of an outcome", || drop(unwanted));
+        if let Some(waker) = waker {
+            self.contain("waker", || waker.wake());
+        }
+    }
+
+    /// The tick of a recurring task's next run after one that began and ended like this; `None` when
+    /// there is none.
+    pub(super) fn next_of(&self, entry: &dyn Entry, began: Instant, ended: Instant) -> Option<u64> {
+        let mut guard = entry.lock();
+        let extra = guard.as_mut()?;
+        if let Some(left) = &mut extra.runs_left {
+            *left -= 1;
+            if *left == 0 {
+                return None;
+            }
+        }
+        let plan = extra.plan.as_mut()?;
+        #[cfg(feature = "cron")]
+        let next = match plan {
+            super::plan::Plan::Cron {
+                cron,
+                due,
+                coalesce,
+            } => {
+                let (now, wall) = (self.clock.now(), self.clock.system_now());
+                let began = wall
+                    .checked_sub(now.saturating_duration_since(began))
+                    .unwrap_or(wall);
+                let after = if *coalesce { began.max(*due) } else { *due };
+                *due = cron.next_after_system(after)?;
+                Some(self.instant_of(*due))
+            }
+            plan => plan.advance(began, ended),
+        };
+        #[cfg(not(feature = "cron"))]
+        let next = plan.advance(began, ended);
+        let next = next?;
+        let options = self.options(Some(extra));
+        if options.until.is_some_and(|until| next > until) {
+            return None;
+        }
+        Some(self.tick_of(next, options.jitter))
+    }
+
+    /// When the wall clock will show this time, as far as can be told now.
+    #[cfg(feature = "cron")]
+    pub(super) fn instant_of(&self, wall: std::time::SystemTime) -> Instant {
+        let left = wall
+            .duration_since(self.clock.system_now())
+            .unwrap_or(Duration::ZERO);
+        let now = self.clock.now();
+        now.checked_add(left.min(RECHECK)).unwrap_or(now)
+    }
+
+    /// When to look again at a cron task whose time has not come by the wall clock.
+    #[cfg(feature = "cron")]
+    fn not_yet(&self, entry: &dyn Entry) -> Option<u64> {
+        let guard = entry.lock();
+        let extra = guard.as_ref()?;
+        let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan else {
+            return None;
+        };
+        if extra.failed > 0 || *due <= self.clock.system_now() {
+            return None;
+        }
+        let jitter = self.options(Some(extra)).jitter;
+        Some(self.tick_of(self.instant_of(*due), jitter))
+    }
+
+    /// Moves a task on to its end, if it is in one of these phases, none of which is waiting.
+    #[must_use]
+    pub(super) fn end(&self, entry: &dyn Entry, from: &[Phase]) -> bool {
+        let guard = entry.lock();
+        let ends = from.contains(&entry.head().phase());
+        if ends {
+            entry.head().set_phase(Phase::Ended);
+        }
+        drop(guard);
+        ends
+    }
+
+    /// A task has ended and is buried.
+    pub(super) fn ended(&self, entry: &dyn Entry) {
+        self.live.fetch_sub(1, Relaxed);
+        self.keys.task_ended(self, entry);
+        self.notify_watchers();
+    }
+
+    /// The runs of a key are one less.
+    pub(super) fn key_left(&self, entry: &dyn Entry) {
+        self.keys.run_ended(self, entry);
+    }
+
+    /// A claim was dropped before its run ended: the runtime has shut down, or the run was cut off.
+    pub(super) fn cut(&self, entry: &dyn Entry) {
+        let was = entry.head().phase();
+        if !self.end(entry, &[Phase::Due, Phase::Running]) {
+            return;
+        }
+        let why = if was == Phase::Running {
+            count(&self.shard_of(entry).counts.aborted);
+            self.tally.ended(Ending::Aborted, || self.name_of(entry));
+            TaskError::Aborted
+        } else {
+            count(&self.shard_of(entry).counts.cancelled);
+            self.tally
+                .ended(Ending::NeverStarted, || self.name_of(entry));
+            self.event(entry, || EventKind::Cancelled);
+            TaskError::Cancelled
+        };
+        entry.bury(self, why);
+    }
+
+    /// Cancels a task.
+    pub(super) fn cancel(&self, entry: &dyn Entry) -> Cancel {
+        let shard = self.shard_of(entry);
+        let mut state = shard.lock();
+        let mut guard = entry.lock();
+        let head = entry.head();
+        let was = head.phase();
+        let taken = match was {
+            Phase::Waiting => Some(state.remove(head.node())),
+            _ => None,
+        };
+        let mut token = None;
+        let mut children = Vec::new();
+        if was != Phase::Ended {
+            if was == Phase::Running {
+                guard.get_or_insert_default().cancelled = true;
+            } else {
+                head.set_phase(Phase::Ended);
+            }
+        }
+        if let Some(extra) = guard.as_mut() {
+            extra.cancelled = true;
+            token = extra.token.clone();
+            children = mem::take(&mut extra.children);
+        }
+        drop(guard);
+        drop(state);
+        drop(taken);
+        for child in children.iter().filter_map(std::sync::Weak::upgrade) {
+            let _ = self.cancel(&*child);
+        }
+        match was {
+            Phase::Waiting | Phase::Due => {
+                count(&shard.counts.cancelled);
+                if was == Phase::Due {
+                    self.leave_queues(entry);
+                }
+                self.event(entry, || EventKind::Cancelled);
+                self.tally.ended(Ending::Cancelled, || self.name_of(entry));
+                entry.bury(self, TaskError::Cancelled);
+                Cancel::Cancelled
+            }
+            Phase::Running => {
+                if let Some(token) = token {
+                    self.contain("cancellation", || token.cancel());
+                }
+                Cancel::Running
+            }
+            Phase::Ended => Cancel::Ended,
+        }
+    }
+
+    /// A due task may stand in a queue.
+    fn leave_queues(&self, entry: &dyn Entry) {
+        if let Some(gate) = self.gate_of(entry) {
+            Claim::leave_own_queue(gate.forget_one(Claim::is_dead));
+        }
+        if let Some(gate) = &self.gate {
+            Claim::leave_queue(gate.forget_one(Claim::is_dead));
+        }
+    }
+
+    /// Cancels a task and cuts off the run in progress.
+    pub(super) fn abort(&self, entry: &dyn Entry) -> Cancel {
+        let cancelled = self.cancel(entry);
+        if cancelled == Cancel::Running {
+            self.cut_off(entry);
+        }
+        cancelled
+    }
+
+    /// Makes the run in progress end at its next step.
+    pub(super) fn cut_off(&self, entry: &dyn Entry) {
+        entry.head().raise(flag::ABORT);
+        let slot = entry.head().node() as usize;
+        let waker = {
+            let runs = self.shard_of(entry).runs.lock();
+            let run = runs.slab.get(slot);
+            // Another may have the slot by now.
+            run.filter(|run| std::ptr::addr_eq(Arc::as_ptr(&run.entry), entry))
+                .and_then(|run| run.waker.clone())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Moves a task that waits to `tick`.
+    pub(super) fn reschedule(&self, entry: &dyn Entry, at: Option<Instant>) -> bool {
+        let tick = at.map_or(NEVER, |at| self.tick_of(at, Duration::ZERO));
+        let shard = self.shard_of(entry);
+        let mut state = shard.lock();
+        let mut guard = entry.lock();
+        if entry.head().phase() != Phase::Waiting {
+            return false;
+        }
+        if let Some(extra) = guard.as_mut() {
+            match &mut extra.plan {
+                Some(super::plan::Plan::Every { due, .. }) => *due = at.unwrap_or(*due),
+                #[cfg(feature = "cron")]
+                Some(super::plan::Plan::Cron { due, .. }) => {
+                    let left = at.map(|at| at.saturating_duration_since(self.clock.now()));
+                    *due = left
+                        .and_then(|left| self.clock.system_now().checked_add(left))
+                        .unwrap_or(*due);
+                }
+                _ => {}
+            }
+            if let Some(paused) = &mut extra.paused {
+                *paused = tick;
+                return true;
+            }
+        }
+        shard.reschedule(&mut state, entry.head().node(), tick);
+        drop(guard);
+        drop(state);
+        self.alarm.ring(tick);
+        true
+    }
+
+    /// Holds a task back, or lets it go on. False if it has ended.
+    pub(super) fn set_paused(&self, entry: &dyn Entry, pause: bool) -> bool {
+        let shard = self.shard_of(entry);
+        let mut state = shard.lock();
+        let mut guard = entry.lock();
+        let head = entry.head();
+        let phase = head.phase();
+        if phase == Phase::Ended {
+            return false;
+        }
+        let extra = guard.get_or_insert_default();
+        let waits = phase == Phase::Waiting;
+        let mut ring = NEVER;
+        match (pause, extra.paused) {
+            (true, None) => {
+                // One that is due or runs gets its tick when it is filed again.
+                let tick = if waits {
+                    state.deadline(head.node())
+                } else {
+                    0
+                };
+                extra.paused = Some(tick);
+                if waits {
+                    shard.reschedule(&mut state, head.node(), NEVER);
+                }
+            }
+            (false, Some(tick)) => {
+                extra.paused = None;
+                if waits {
+                    shard.reschedule(&mut state, head.node(), tick);
+                    ring = tick;
+                }
+            }
+            _ => {}
+        }
+        drop(guard);
+        drop(state);
+        if ring != NEVER {
+            // The wheel may count it as due at the tick after.
+            self.alarm.ring(ring);
+        }
+        true
+    }
+
+    /// When a task will run next.
+    pub(super) fn next_run(&self, entry: &dyn Entry) -> Option<Instant> {
+        let state = self.shard_of(entry).lock();
+        let guard = entry.lock();
+        if entry.head().phase() != Phase::Waiting {
+            return None;
+        }
+        if let Some(extra) = guard.as_ref() {
+            if extra.paused.is_some() {
+                return None;
+            }
+            #[cfg(feature = "cron")]
+            if let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan
+                && extra.failed == 0
+            {
+                let left = due.duration_since(self.clock.system_now());
+                return self.clock.now().checked_add(left.unwrap_or_default());
+            }
+        }
+        match state.deadline(entry.head().node()) {
+            NEVER => None,
+            tick => self.ticks.instant(tick),
+        }
+    }
+
+    pub(super) fn token_of(&self, entry: &dyn Entry) -> CancellationToken {
+        let mut guard = entry.lock();
+        let extra = guard.get_or_insert_default();
+        let token = extra.token.get_or_insert_default().clone();
+        // Whoever cancels or shuts down looks at the token under the same lock, after this is set.
+        let stopping = extra.cancelled || self.closing.load() != OPEN;
+        drop(guard);
+        if stopping {
+            token.cancel();
+        }
+        token
+    }
+
+    /// A claim is dropped.
+    pub(super) fn unregister(&self, entry: &dyn Entry, slot: usize) {
+        let gone = self.shard_of(entry).runs.lock().slab.remove(slot);
+        drop(gone);
+        self.notify_watchers();
+    }
+
+    pub(super) fn notify_watchers(&self) {
+        // A watcher counts itself before it looks at what this caller has changed under a lock.
+        if self.watchers.load() > 0 {
+            self.quiet.notify_waiters();
+        }
+    }
+
+    /// The driver takes tasks out of the wheels, or has registered all that it took.
+    pub(super) fn driver_is_busy(&self, busy: bool) {
+        self.driver_busy.store(busy, SeqCst);
+        if !busy {
+            self.notify_watchers();
+        }
+    }
+
+    /// Whether nothing is due or runs.
+    pub(super) fn is_settled(&self) -> bool {
+        let due = self.next_tick() <= self.ticks.at(self.clock.now());
+        !due && !self.driver_busy.load(SeqCst) && self.in_progress() == 0
+    }
+
+    /// The driver has ended.
+    pub(super) fn driver_has_gone(&self) {
+        self.life.driver_ended();
+        self.driver_gone.store(true, SeqCst);
+        self.notify_watchers();
+    }
+
+    /// Ends the driver, and waits for that.
+    pub(super) async fn stop_driver(&self) {
+        self.life.stop();
+        self.alarm.wake();
+        self.until(|| self.driver_gone.load(SeqCst)).await;
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // It is on its way out. Its panics have been contained.
+            let _ = thread.join();
+        }
+    }
+
+    /// `OPEN`, `DRAINING` or `CLOSED`.
+    pub(super) fn closing(&self) -> &Word {
+        &self.closing
+    }
+
+    /// Whether claims are of no use any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closing.load() == CLOSED
+    }
+
+    /// Waits until `is_quiet`, which is looked at again whenever a run or a task has ended.
+    pub(super) async fn until(&self, is_quiet: impl Fn() -> bool) {
+        struct Watch<'a>(&'a Inner);
+        impl Drop for Watch<'_> {
+            fn drop(&mut self) {
+                self.0.watchers.fetch_sub(1);
+            }
+        }
+        self.watchers.fetch_add(1);
+        let _watch = Watch(self);
+        loop {
+            let mut changed = std::pin::pin!(self.quiet.notified());
+            changed.as_mut().enable();
+            if is_quiet() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Due and running tasks.
+    pub(super) fn in_progress(&self) -> usize {
+        let runs = self.shards.iter().map(|shard| shard.runs.lock().slab.len());
+        runs.sum()
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.live.load(Relaxed)
+    }
+
+    /// A lower bound of the earliest deadline.
+    pub(super) fn earliest(&self) -> u64 {
+        let earliest = self.shards.iter().map(|shard| shard.earliest());
+        earliest.min().unwrap_or(NEVER)
+    }
+
+    /// The earliest deadline, exactly.
+    pub(super) fn next_tick(&self) -> u64 {
+        let mut bound = self.earliest();
+        loop {
+            let at_bound = self.shards.iter().filter(|shard| shard.earliest() <= bound);
+            let exact = at_bound
+                .map(|shard| shard.refresh(&mut shard.lock()))
+                .min()
+                .unwrap_or(NEVER);
+            let lowest = self.earliest();
+            if exact <= lowest || lowest == NEVER {
+                return exact.min(lowest);
+            }
+            bound = lowest;
+        }
+    }
+
+    pub(super) fn woken(&self) {
+        self.wakeups.fetch_add(1, Relaxed);
+    }
+
+    /// Tells the listeners, if there are any.
+    pub(super) fn event(&self, entry: &dyn Entry, kind: impl FnOnce() -> EventKind) {
+        if self.events.wanted() {
+            self.events.send(Event {
+                task: self.name_of(entry),
+                kind: kind(),
+                at: self.clock.now(),
+            });
+        }
+    }
+
+    /// Runs user code; a panic in it is counted and goes no further. Returns whether it ended well.
+    pub(super) fn contain(&self, what: &str, user_code: impl FnOnce()) -> bool {
+        let Err(payload) = catch_unwind(AssertUnwindSafe(user_code)) else {
+            return true;
+        };
+        self.contained.fetch_add(1, Relaxed);
+        #[cfg(feature = "tracing")]
+        tracing::error!(what, message = panic_message(&*payload), "panic contained");
+        #[cfg(not(feature = "tracing"))]
+        let _ = what;
+        forget_payload(payload);
+        false
+    }
+
+    pub(super) fn stats(&self) -> SchedulerStats {
+        let mut stats = SchedulerStats {
+            live: self.live() as u64,
+            in_progress: self.in_progress() as u64,
+            contained: self.contained.load(Relaxed),
+            wakeups: self.wakeups.load(Relaxed),
+            ..SchedulerStats::default()
+        };
+        for shard in &self.shards {
+            shard.counts.add_to(&mut stats);
+        }
+        stats
+    }
+
+    /// Gives the runs of a key more or fewer places.
+    pub(super) fn resize(gate: &Gate, places: usize) {
+        advance_all(gate.resize(places));
+    }
+}
+
+/// The words of a panic.
+pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(not a string)")
+}
+
+/// The payload of a panic is user code too, and its own panic would be the end of the thread.
+pub(super) fn forget_payload(payload: Box<dyn Any + Send>) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(payload);
+    }
+}

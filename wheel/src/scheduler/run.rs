@@ -1,0 +1,364 @@
+//! One attempt of a task, from the first poll of the spawned future to what comes after it.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::claim::Claim;
+use super::context::Run;
+use super::entry::{Entry, Output, Phase, Task, flag};
+use super::error::TaskError;
+use super::events::EventKind;
+use super::inner::{Inner, forget_payload, panic_message};
+use super::retry::{Failure, FailureKind};
+use super::shutdown::Ending;
+use super::stats::count;
+use super::timeout::Sleep;
+use super::work::{Outcome, Work};
+
+type Error<W> = <<W as Work>::Outcome as Outcome>::Error;
+
+/// What is to be done in a run that has begun.
+struct Begun<W> {
+    work: W,
+    run: Run,
+    began: Instant,
+    timeout: Option<Duration>,
+    /// The work may be needed again.
+    keep: bool,
+}
+
+pub(super) async fn run<W: Work>(task: Arc<Task<W>>, mut claim: Claim) {
+    let Some(Begun {
+        mut work,
+        run,
+        began,
+        timeout,
+        keep,
+    }) = begin(&task, &mut claim)
+    else {
+        return;
+    };
+    let inner = claim.inner().clone();
+    let mut run = Some(run);
+    let begun = catch_unwind(AssertUnwindSafe(|| {
+        Run::scope_of(&mut run, || work.begin())
+    }));
+    if keep {
+        task.cell.lock().work = Some(work);
+    } else {
+        inner.contain("drop of a task's work", || drop(work));
+    }
+    let result = match begun {
+        Ok(attempt) => {
+            let timer =
+                timeout.map(|timeout| Sleep::new(inner.clone(), task.head().shard(), timeout));
+            let attempt = Attempt {
+                task: task.clone(),
+                attempt: Some(attempt),
+                run,
+                slot: claim.slot(),
+                timer,
+                timeout: timeout.unwrap_or_default(),
+                overdue: false,
+                last: !keep,
+                waits: false,
+            };
+            attempt.await
+        }
+        Err(payload) => Err(panicked(payload)),
+    };
+    finish(&task, claim, began, result);
+}
+
+/// Decides whether a due task runs now.
+fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
+    let inner = claim.inner().clone();
+    let now = inner.clock.now();
+    let due = inner.ticks.instant(claim.tick).unwrap_or(now);
+    let late = now.saturating_duration_since(due);
+    claim.settled = true;
+    let mut cell = task.cell.lock();
+    if task.head().phase() != Phase::Due {
+        return None;
+    }
+    let extra = cell.extra.as_deref();
+    let options = inner.options(extra);
+    let failed = extra.map_or(0, |extra| extra.failed);
+    let recurs = extra.is_some_and(|extra| extra.plan.is_some());
+    if extra.is_some_and(|extra| extra.paused.is_some()) {
+        drop(cell);
+        let entry: Arc<dyn Entry> = task.clone();
+        if !inner.file_again(&entry, claim.tick, true) {
+            claim.settled = false;
+        }
+        return None;
+    }
+    if failed == 0 && options.grace.is_some_and(|grace| late > grace) {
+        drop(cell);
+        miss(&inner, task, late, now);
+        return None;
+    }
+    let timeout = options.timeout;
+    let keep = recurs || options.retry.is_some();
+    let work = cell.work.take()?;
+    task.head().set_phase(Phase::Running);
+    drop(cell);
+    claim.settled = false;
+    let counts = &inner.shards[task.head().shard()].counts;
+    count(&counts.started);
+    let mut lateness = counts.lateness.lock();
+    lateness.get_or_insert_default().record(late);
+    drop(lateness);
+    inner.event(&**task, || EventKind::Started {
+        attempt: failed + 1,
+    });
+    let run = Run {
+        entry: task.clone(),
+        inner,
+        attempt: failed + 1,
+        due,
+    };
+    Some(Begun {
+        work,
+        run,
+        began: now,
+        timeout,
+        keep,
+    })
+}
+
+/// A run that would be later than its grace does not take place.
+fn miss<W: Work>(inner: &Arc<Inner>, task: &Arc<Task<W>>, late: Duration, now: Instant) {
+    count(&inner.shards[task.head().shard()].counts.missed);
+    inner.event(&**task, || EventKind::Missed { late });
+    let entry: Arc<dyn Entry> = task.clone();
+    if !go_on(inner, &entry, now) && inner.end(&*entry, &[Phase::Due]) {
+        entry.bury(inner, TaskError::Missed(late));
+    }
+}
+
+/// Files a recurring task for its next run. False if there is none.
+fn go_on(inner: &Arc<Inner>, entry: &Arc<dyn Entry>, began: Instant) -> bool {
+    let now = inner.clock.now();
+    inner
+        .next_of(&**entry, began, now)
+        .is_some_and(|tick| inner.file_again(entry, tick, false))
+}
+
+/// What comes after an attempt: another, the next run, or the end.
+fn finish<W: Work>(
+    task: &Arc<Task<W>>,
+    mut claim: Claim,
+    began: Instant,
+    result: Result<W::Outcome, TaskError<Error<W>>>,
+) {
+    let inner = claim.inner().clone();
+    let entry: Arc<dyn Entry> = task.clone();
+    let output: Output<W> =
+        result.and_then(|outcome| outcome.into_result().map_err(TaskError::Failed));
+    tell(&inner, task, began, &output);
+    claim.settled = true;
+    let cut_off = matches!(output, Err(TaskError::Aborted));
+    let ending = match cut_off {
+        false => Ending::Completed,
+        true if W::BLOCKING => Ending::Abandoned,
+        true => Ending::Aborted,
+    };
+    if let Err(error) = &output
+        && !cut_off
+        && retry(&inner, &entry, error)
+    {
+        return;
+    }
+    let mut recurs = false;
+    if let Some(extra) = &mut *entry.lock() {
+        extra.failed = 0;
+        recurs = extra.plan.is_some();
+        extra.token = None;
+    }
+    if recurs && !cut_off && go_on(&inner, &entry, began) {
+        inner.contain("drop of an outcome", || drop(output));
+        return;
+    }
+    if inner.end(&*entry, &[Phase::Running]) {
+        let work = task.cell.lock().work.take();
+        inner.contain("drop of a task's work", || drop(work));
+        inner.tally.ended(ending, || inner.name_of(&*entry));
+        task.deliver(&inner, output);
+        inner.ended(&*entry);
+    }
+}
+
+/// Counts and reports how an attempt ended.
+fn tell<W: Work>(inner: &Inner, task: &Arc<Task<W>>, began: Instant, output: &Output<W>) {
+    let counts = &inner.shards[task.head().shard()].counts;
+    let counter = match output {
+        Ok(_) => &counts.succeeded,
+        Err(TaskError::Panicked(_)) => &counts.panicked,
+        Err(TaskError::TimedOut(_)) => &counts.timed_out,
+        Err(TaskError::Aborted) => &counts.aborted,
+        Err(_) => &counts.failed,
+    };
+    count(counter);
+    if output.is_ok() {
+        inner.event(&**task, || EventKind::Finished {
+            took: inner.clock.now().saturating_duration_since(began),
+        });
+        return;
+    }
+    if !inner.events.wanted() && !cfg!(feature = "tracing") {
+        return;
+    }
+    let mut words = String::new();
+    inner.contain("display of an error", || {
+        if let Err(error) = output {
+            words = error.to_string();
+        }
+    });
+    #[cfg(feature = "tracing")]
+    tracing::warn!(task = %inner.name_of(&**task), error = words, "run failed");
+    inner.event(&**task, || EventKind::Failed {
+        error: words.into(),
+    });
+}
+
+/// Files a failed run to be tried again. False if it is not to be.
+fn retry<E: 'static + Send>(
+    inner: &Arc<Inner>,
+    entry: &Arc<dyn Entry>,
+    error: &TaskError<E>,
+) -> bool {
+    let (retry, failed) = {
+        let mut guard = entry.lock();
+        let Some(retry) = inner.options(guard.as_deref()).retry.clone() else {
+            return false;
+        };
+        let extra = guard.get_or_insert_default();
+        extra.failed = extra.failed.saturating_add(1);
+        (retry, extra.failed)
+    };
+    let kind = match error {
+        TaskError::Failed(error) => FailureKind::Error(error),
+        TaskError::Panicked(message) => FailureKind::Panic(message),
+        TaskError::TimedOut(timeout) => FailureKind::Timeout(*timeout),
+        _ => return false,
+    };
+    let Some(after) = retry.delay(failed, &Failure { kind }, inner.random()) else {
+        return false;
+    };
+    let tick = inner.ticks.deadline(inner.clock.now(), after);
+    if !inner.file_again(entry, tick, true) {
+        return false;
+    }
+    count(&inner.shards[entry.head().shard()].counts.retried);
+    inner.event(&**entry, || EventKind::Retried { after });
+    true
+}
+
+fn panicked<E>(payload: Box<dyn Any + Send>) -> TaskError<E> {
+    let message = panic_message(&*payload).to_owned();
+    forget_payload(payload);
+    TaskError::Panicked(message)
+}
+
+pin_project_lite::pin_project! {
+    /// An attempt under way: knows its run while it is polled, keeps its panics to itself, and ends
+    /// early when it is cut off or its time is up.
+    #[project = AttemptProjection]
+    struct Attempt<W: Work> {
+        task: Arc<Task<W>>,
+        // `None` when it is over.
+        #[pin]
+        attempt: Option<W::Attempt>,
+        // `None` only while the attempt is polled.
+        run: Option<Run>,
+        slot: usize,
+        timer: Option<Sleep>,
+        timeout: Duration,
+        // Blocking work cannot be stopped: its time is up, but it goes on.
+        overdue: bool,
+        // Nobody will ask for this task's work again.
+        last: bool,
+        // Whether the list of runs knows whom to wake.
+        waits: bool,
+    }
+}
+
+impl<W: Work> Future for Attempt<W> {
+    type Output = Result<W::Outcome, TaskError<Error<W>>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let head = this.task.head();
+        let result = if head.has(flag::ABORT) {
+            Err(TaskError::Aborted)
+        } else {
+            let attempt = this.attempt.as_mut();
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                Run::scope_of(this.run, || match attempt.as_pin_mut() {
+                    Some(attempt) => attempt.poll(cx),
+                    None => unreachable!("tokio polls no task after its end"),
+                })
+            }));
+            match polled {
+                Ok(Poll::Pending) if this.wait(cx) => return Poll::Pending,
+                Ok(Poll::Pending) => Err(TaskError::TimedOut(*this.timeout)),
+                Ok(Poll::Ready(_)) if *this.overdue => Err(TaskError::TimedOut(*this.timeout)),
+                Ok(Poll::Ready(outcome)) => Ok(outcome),
+                Err(payload) => Err(panicked(payload)),
+            }
+        };
+        if let Some(run) = &*this.run {
+            run.inner
+                .contain("drop of a task's future", || this.attempt.set(None));
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl<W: Work> AttemptProjection<'_, W> {
+    /// The attempt has to wait. False if its time is up.
+    fn wait(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(run) = &*self.run else {
+            return false;
+        };
+        let head = self.task.head();
+        if !*self.waits {
+            *self.waits = true;
+            let waker = Some(cx.waker().clone());
+            if let Some(run) = run.inner.shards[head.shard()]
+                .runs
+                .lock()
+                .slab
+                .get_mut(*self.slot)
+            {
+                run.waker = waker;
+            }
+            // Whoever cuts it off raises the flag first and looks for the waker then.
+            if head.has(flag::ABORT) {
+                cx.waker().wake_by_ref();
+            }
+        }
+        let elapsed = self
+            .timer
+            .as_mut()
+            .is_some_and(|timer| Pin::new(timer).poll(cx).is_ready());
+        if !elapsed {
+            return true;
+        }
+        *self.timer = None;
+        if W::BLOCKING {
+            *self.overdue = true;
+            if *self.last {
+                let timed_out = TaskError::TimedOut(*self.timeout);
+                self.task.deliver(&run.inner, Err(timed_out));
+            }
+        }
+        W::BLOCKING
+    }
+}

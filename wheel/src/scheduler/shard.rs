@@ -1,0 +1,210 @@
+//! One of the parts that the tasks of a scheduler are divided among: a wheel of those that wait, and
+//! the list of those that are due or running.
+//!
+//! Invariants
+//! - I1: a task is in the wheel exactly while its phase is `WAITING`, at its `node`.
+//! - I2: `next` is at most the earliest deadline in the wheel. It is raised and lowered under the
+//!   lock of the wheel alone, and read without it (step 4 of drive/alarm.rs).
+//! - I3: a task is in `runs` from the moment it is taken out of the wheel to be run until its claim
+//!   is dropped.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::drive::ticks::NEVER;
+use crate::sync::{Mutex, MutexGuard, Word};
+use crate::wheel::Wheel;
+
+use super::entry::{Entry, Phase};
+use super::stats::Counts;
+use super::timeout::Timeout;
+
+pub(super) struct Shard {
+    state: Mutex<State>,
+    /// I2.
+    next: Word,
+    pub(super) runs: Mutex<Runs>,
+    pub(super) counts: Counts,
+}
+
+pub(super) struct State {
+    wheel: Wheel<Timed>,
+    /// New tasks are refused.
+    pub(super) closed: bool,
+}
+
+/// What a wheel holds.
+pub(super) enum Timed {
+    Task(Arc<dyn Entry>),
+    Timeout(Arc<Timeout>),
+}
+
+/// Tasks that are due or running.
+#[derive(Default)]
+pub(super) struct Runs {
+    pub(super) slab: slab::Slab<InProgress>,
+}
+
+pub(super) struct InProgress {
+    pub(super) entry: Arc<dyn Entry>,
+    /// Polls the run, once it has had to wait.
+    pub(super) waker: Option<Waker>,
+}
+
+impl Shard {
+    pub(super) fn new() -> Self {
+        Shard {
+            state: Mutex::new(State {
+                wheel: Wheel::new(),
+                closed: false,
+            }),
+            next: Word::new(NEVER),
+            runs: Mutex::new(Runs::default()),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// A lower bound of the earliest deadline.
+    pub(super) fn earliest(&self) -> u64 {
+        self.next.load()
+    }
+
+    /// Files a task.
+    pub(super) fn insert(&self, state: &mut State, tick: u64, entry: Arc<dyn Entry>) {
+        self.lower_next(tick);
+        let node = state.wheel.insert_raw(tick, Timed::Task(entry));
+        if let Timed::Task(entry) = state.wheel.value_raw(node) {
+            entry.head().set_node(node);
+            entry.head().set_phase(Phase::Waiting);
+        }
+    }
+
+    /// Files a timeout, and says where.
+    pub(super) fn insert_timeout(
+        &self,
+        state: &mut State,
+        tick: u64,
+        timeout: Arc<Timeout>,
+    ) -> u32 {
+        self.lower_next(tick);
+        state.wheel.insert_raw(tick, Timed::Timeout(timeout))
+    }
+
+    /// Keeps I2. Under the lock, so load and store are one step.
+    fn lower_next(&self, tick: u64) {
+        if tick < self.next.load() {
+            self.next.store(tick);
+        }
+    }
+
+    /// Moves what waits at `node`.
+    pub(super) fn reschedule(&self, state: &mut State, node: u32, tick: u64) {
+        self.lower_next(tick);
+        state.wheel.reschedule_raw(node, tick);
+    }
+
+    /// Makes I2 exact.
+    pub(super) fn refresh(&self, state: &mut State) -> u64 {
+        let next = state.wheel.next_due().unwrap_or(NEVER);
+        self.next.store(next);
+        next
+    }
+
+    /// Takes at most `limit` that are due at `tick`, in order, and says whether that was all.
+    pub(super) fn fire(
+        &self,
+        state: &mut State,
+        tick: u64,
+        limit: usize,
+        due: &mut Vec<(u64, Timed)>,
+    ) -> bool {
+        for _ in 0..limit {
+            let Some((_, deadline, timed)) = state.wheel.pop_raw(tick) else {
+                self.refresh(state);
+                state.compact();
+                return true;
+            };
+            match &timed {
+                Timed::Task(entry) => entry.head().set_phase(Phase::Due),
+                Timed::Timeout(timeout) => timeout.leave_wheel(),
+            }
+            due.push((deadline, timed));
+        }
+        false
+    }
+
+    /// I3.
+    pub(super) fn register(&self, entry: Arc<dyn Entry>) -> usize {
+        self.runs
+            .lock()
+            .slab
+            .insert(InProgress { entry, waker: None })
+    }
+}
+
+impl State {
+    pub(super) fn deadline(&self, node: u32) -> u64 {
+        self.wheel.deadline_raw(node)
+    }
+
+    #[must_use]
+    pub(super) fn remove(&mut self, node: u32) -> Timed {
+        let timed = self.wheel.remove_raw(node);
+        self.compact();
+        timed
+    }
+
+    /// Takes out every task, in the order in which they would have run. Timeouts stay.
+    #[must_use]
+    pub(super) fn take_tasks(&mut self) -> Vec<(u64, Arc<dyn Entry>)> {
+        let mut tasks = Vec::with_capacity(self.wheel.len());
+        let mut timeouts = Vec::new();
+        for expired in self.wheel.drain() {
+            match expired.value {
+                Timed::Task(entry) => tasks.push((expired.deadline, entry)),
+                Timed::Timeout(timeout) => timeouts.push((expired.deadline, timeout)),
+            }
+        }
+        for (tick, timeout) in timeouts {
+            let node = self.wheel.insert_raw(tick, Timed::Timeout(timeout));
+            self.renumber(node);
+        }
+        tasks
+    }
+
+    /// Gives memory back after most have gone.
+    fn compact(&mut self) {
+        if !self.wheel.wants_compact() {
+            return;
+        }
+        let mut moved = Vec::new();
+        self.wheel.compact_raw(|new_nodes| {
+            moved = new_nodes.to_vec();
+        });
+        for node in moved.into_iter().filter(|node| *node != u32::MAX) {
+            self.renumber(node);
+        }
+    }
+
+    /// Tells what is at `node` that it is there.
+    fn renumber(&self, node: u32) {
+        match self.wheel.value_raw(node) {
+            Timed::Task(entry) => entry.head().set_node(node),
+            Timed::Timeout(timeout) => timeout.set_node(node),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_timer_costs_no_memory() {
+        assert_eq!(size_of::<Timed>(), 16);
+    }
+}

@@ -1,0 +1,344 @@
+//! How a scheduler ends: what becomes of the pending and the running, and the report of it.
+//!
+//! 1. New tasks are refused. Draining: what recurs is cancelled, the rest runs when it is due, until
+//!    the deadline.
+//! 2. What is pending is cancelled, what is due and has not begun too; what runs is told.
+//! 3. The runs in progress are waited for, until shortly before the deadline.
+//! 4. Those that are left are cut off at their next step, and waited for until the deadline.
+//! 5. The driver ends.
+//!
+//! The steps are a task of their own, so that a caller who stops waiting does not stop them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::task::Poll;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::claim::Claim;
+use super::entry::{Entry, Phase};
+use super::error::TaskError;
+use super::events::EventKind;
+use super::inner::{CLOSED, DRAINING, Inner};
+use super::stats::count;
+use super::timeout::Sleep;
+
+/// What a shutdown does with pending tasks, and how long it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Grace {
+    run_pending: bool,
+    timeout: Duration,
+}
+
+impl Grace {
+    /// Pending tasks are cancelled; runs in progress have 30 s to end.
+    pub fn cancel_pending() -> Self {
+        Grace {
+            run_pending: false,
+            timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// Pending one-shots run when they are due, if that is within 30 s; the rest is cancelled, and
+    /// what recurs at once. Retries take place within that time.
+    pub fn run_pending() -> Self {
+        Grace {
+            run_pending: true,
+            timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// How long the shutdown may take in all, on the scheduler's clock. Runs are cut off a tenth of
+    /// it before that, at most 50 ms.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// How the tasks ended that had not ended when a shutdown began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Endings {
+    /// Ran to an end of their own, well or not.
+    pub completed: u64,
+    /// Were waiting for their time, or for a next attempt.
+    pub cancelled: u64,
+    /// Were running, and were cut off.
+    pub aborted: u64,
+    /// Were due, and had not begun: in a queue, or without a free worker. Of a drain also those that
+    /// would have been too late.
+    pub never_started: u64,
+    /// Could not be cut off: blocking work, or work that does not return to its executor. They go
+    /// on, and nothing waits for them.
+    pub abandoned: u64,
+}
+
+impl Endings {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.completed + self.cancelled + self.aborted + self.never_started + self.abandoned
+    }
+
+    fn count(&mut self, ending: Ending) {
+        *match ending {
+            Ending::Completed => &mut self.completed,
+            Ending::Cancelled => &mut self.cancelled,
+            Ending::Aborted => &mut self.aborted,
+            Ending::NeverStarted => &mut self.never_started,
+            Ending::Abandoned => &mut self.abandoned,
+        } += 1;
+    }
+}
+
+/// What a shutdown found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Of all tasks.
+    pub all: Endings,
+    /// By name of task; those without one are called "task".
+    pub by_name: BTreeMap<Arc<str>, Endings>,
+    /// How long it took, on the scheduler's clock.
+    pub took: Duration,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ending {
+    Completed,
+    Cancelled,
+    Aborted,
+    NeverStarted,
+    Abandoned,
+}
+
+/// Counts endings from the beginning of a shutdown on.
+pub(super) struct Tally {
+    open: AtomicBool,
+    report: Mutex<ShutdownReport>,
+    begun: AtomicBool,
+    done: watch::Sender<bool>,
+    /// How many of the runs in progress wait for the shutdown themselves.
+    inside: watch::Sender<usize>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally {
+            open: AtomicBool::new(false),
+            report: Mutex::default(),
+            begun: AtomicBool::new(false),
+            done: watch::Sender::new(false),
+            inside: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Tally {
+    pub(super) fn ended(&self, ending: Ending, name: impl FnOnce() -> Arc<str>) {
+        // Pairs with the store when a shutdown begins: what it finds alive is counted.
+        if self.open.load(Acquire) {
+            let name = name();
+            let mut report = self.report.lock();
+            report.all.count(ending);
+            report.by_name.entry(name).or_default().count(ending);
+        }
+    }
+}
+
+impl Inner {
+    /// Shuts down, or waits for the shutdown that has begun.
+    pub(super) async fn shutdown(self: &Arc<Self>, grace: Grace) -> ShutdownReport {
+        let first = !self
+            .tally
+            .begun
+            .swap(true, std::sync::atomic::Ordering::AcqRel);
+        let _inside = super::Run::is_of(self).then(|| Inside::new(self));
+        if first {
+            let finish = Finish(self.clone());
+            drop(self.runtime.spawn(async move {
+                let inner = finish.0.clone();
+                inner.steps(grace).await;
+                drop(finish);
+            }));
+        }
+        let mut done = self.tally.done.subscribe();
+        // The sender lives as long as `self`.
+        let _ = done.wait_for(|done| *done).await;
+        self.tally.report.lock().clone()
+    }
+
+    async fn steps(self: &Arc<Self>, grace: Grace) {
+        let began = self.clock.now();
+        let margin = (grace.timeout / 10).min(Duration::from_millis(50));
+        let mut deadline = pin!(Sleep::new(self.clone(), 0, grace.timeout - margin));
+        let mut end = pin!(Sleep::new(self.clone(), 0, grace.timeout));
+        self.tally.open.store(true, Release);
+        if grace.run_pending {
+            self.drain(self.ticks.deadline(began, grace.timeout - margin));
+            first_of(
+                self.until(|| self.live() <= self.inside()),
+                deadline.as_mut(),
+            )
+            .await;
+        }
+        self.close();
+        let is_over = || self.in_progress() <= self.inside();
+        if !first_of(self.until(is_over), deadline.as_mut()).await {
+            for run in self.running() {
+                self.cut_off(&*run);
+            }
+            first_of(self.until(is_over), end.as_mut()).await;
+            for run in self.running() {
+                if self.end(&*run, &[Phase::Running]) {
+                    self.tally.ended(Ending::Abandoned, || self.name_of(&*run));
+                    run.bury(self, TaskError::Aborted);
+                }
+            }
+        }
+        self.stop_driver().await;
+        self.tally.report.lock().took = self.clock.now().saturating_duration_since(began);
+    }
+
+    /// How many of the runs in progress wait for the shutdown themselves.
+    fn inside(&self) -> usize {
+        *self.tally.inside.borrow()
+    }
+
+    fn running(&self) -> Vec<Arc<dyn Entry>> {
+        let mut running = Vec::new();
+        for shard in &self.shards {
+            let runs = shard.runs.lock();
+            running.extend(runs.slab.iter().map(|(_, run)| run.entry.clone()));
+        }
+        running
+    }
+
+    /// Refuses new tasks, and cancels what recurs, is paused, or would come after `last`.
+    fn drain(&self, last: u64) {
+        let _ = self.closing().swap(DRAINING);
+        for shard in &self.shards {
+            let mut cancelled = Vec::new();
+            {
+                let mut state = shard.lock();
+                state.closed = true;
+                for (tick, entry) in state.take_tasks() {
+                    let stays_away = entry
+                        .lock()
+                        .as_ref()
+                        .is_some_and(|extra| extra.plan.is_some() || extra.paused.is_some());
+                    if stays_away || tick > last {
+                        entry.head().set_phase(Phase::Ended);
+                        cancelled.push(entry);
+                    } else {
+                        shard.insert(&mut state, tick, entry);
+                    }
+                }
+            }
+            self.bury_all(cancelled, Ending::Cancelled);
+        }
+    }
+
+    /// Cancels all that has not begun, and tells what runs. Whoever calls it finds everything closed
+    /// afterwards.
+    pub(super) fn close(&self) {
+        let _ = self.closing().swap(CLOSED);
+        for shard in &self.shards {
+            let mut cancelled = Vec::new();
+            {
+                let mut state = shard.lock();
+                state.closed = true;
+                for (_, entry) in state.take_tasks() {
+                    entry.head().set_phase(Phase::Ended);
+                    cancelled.push(entry);
+                }
+            }
+            self.bury_all(cancelled, Ending::Cancelled);
+        }
+        let mut never_started = self.running();
+        never_started.retain(|entry| self.end(&**entry, &[Phase::Due]));
+        for entry in &never_started {
+            if let Some(gate) = self.gate_of(&**entry) {
+                Claim::leave_own_queue(gate.drain());
+            }
+        }
+        if let Some(gate) = &self.gate {
+            Claim::leave_queue(gate.drain());
+        }
+        self.bury_all(never_started, Ending::NeverStarted);
+        for entry in self.running() {
+            let token = entry.lock().as_ref().and_then(|extra| extra.token.clone());
+            if let Some(token) = token {
+                self.contain("cancellation", || token.cancel());
+            }
+        }
+    }
+
+    /// Buries tasks that have just been made to end.
+    fn bury_all(&self, entries: Vec<Arc<dyn Entry>>, ending: Ending) {
+        for entry in entries {
+            count(&self.shard_of(&*entry).counts.cancelled);
+            self.event(&*entry, || EventKind::Cancelled);
+            self.tally.ended(ending, || self.name_of(&*entry));
+            entry.bury(self, TaskError::Cancelled);
+        }
+    }
+
+    /// Stops everything at once, without waiting for it.
+    pub(super) fn abandon(&self) {
+        self.close();
+        for run in self.running() {
+            self.cut_off(&*run);
+        }
+        self.life.stop();
+        self.alarm.wake();
+    }
+}
+
+/// Whether `a` was ready before `b`.
+async fn first_of(a: impl Future, mut b: std::pin::Pin<&mut Sleep>) -> bool {
+    let mut a = pin!(a);
+    std::future::poll_fn(|cx| {
+        if a.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        b.as_mut().poll(cx).map(|()| false)
+    })
+    .await
+}
+
+/// A run that waits for the end of its own scheduler, which does not wait for the run.
+struct Inside<'a>(&'a Inner);
+
+impl<'a> Inside<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        inner.tally.inside.send_modify(|inside| *inside += 1);
+        inner.notify_watchers();
+        Inside(inner)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.tally.inside.send_modify(|inside| *inside -= 1);
+    }
+}
+
+/// The steps are over, also when the runtime ended in the middle of them.
+struct Finish(Arc<Inner>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.0.abandon();
+        self.0.tally.done.send_replace(true);
+    }
+}
