@@ -551,10 +551,11 @@ fn w58_an_hour_back_has_no_effect() {
 
 #[test]
 fn w58_no_wall_clock_is_read() {
-    let mut folders = vec![std::path::PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/src"
-    ))];
+    // The clocks know the calendar for the sake of cron; the wheels and their driver do not ask.
+    let source = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let mut folders: Vec<_> = ["wheel", "timing_wheel", "drive"]
+        .map(|folder| source.join(folder))
+        .into();
     let mut files = 0;
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -564,7 +565,9 @@ fn w58_no_wall_clock_is_read() {
             } else {
                 files += 1;
                 let source = std::fs::read_to_string(&path).unwrap();
-                assert!(!source.contains("SystemTime"), "{}", path.display());
+                for read in ["SystemTime", "system_now"] {
+                    assert!(!source.contains(read), "{}", path.display());
+                }
             }
         }
     }

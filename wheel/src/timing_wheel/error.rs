@@ -4,9 +4,12 @@ use std::fmt;
 
 use super::shard::Command;
 
+const CLOSED: &str = "the timing wheel is stopped; build a new one to go on";
+const FULL: &str = "the pending limit is reached; set again when timers have fired, or build with a larger `max_pending`";
+
 /// The wheel was stopped: the call changed nothing. Carries what was handed in.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the timing wheel is stopped; build a new one to go on")]
+#[error("{}", CLOSED)]
 pub struct Closed<T = ()>(pub T);
 
 /// Why a timer was not set. Carries the key and the value.
@@ -14,12 +17,10 @@ pub struct Closed<T = ()>(pub T);
 #[non_exhaustive]
 pub enum SetError<K, V> {
     /// As many timers are pending as the wheel was built for.
-    #[error(
-        "the pending limit is reached; set again when timers have fired, or build with a larger `max_pending`"
-    )]
+    #[error("{}", FULL)]
     Full(K, V),
     /// The wheel was stopped.
-    #[error("the timing wheel is stopped; build a new one to go on")]
+    #[error("{}", CLOSED)]
     Closed(K, V),
 }
 
@@ -31,12 +32,10 @@ pub enum TrySetError<K, V> {
     #[error("the channel of this key is full; try again later, or let `set_timer` apply the batch")]
     Busy(K, V),
     /// As many timers are pending as the wheel was built for.
-    #[error(
-        "the pending limit is reached; set again when timers have fired, or build with a larger `max_pending`"
-    )]
+    #[error("{}", FULL)]
     Full(K, V),
     /// The wheel was stopped.
-    #[error("the timing wheel is stopped; build a new one to go on")]
+    #[error("{}", CLOSED)]
     Closed(K, V),
 }
 
@@ -50,7 +49,7 @@ pub enum TryError<K> {
     )]
     Busy(K),
     /// The wheel was stopped.
-    #[error("the timing wheel is stopped; build a new one to go on")]
+    #[error("{}", CLOSED)]
     Closed(K),
 }
 

@@ -53,7 +53,7 @@ pub use manual::ManualTimingWheel;
 pub use stats::{Lateness, Stats};
 pub use stream::ExpiredStream;
 
-use shard::{Command, Trash};
+use shard::{Command, Shard, Trash};
 use shared::Shared;
 
 /// A timing wheel of keyed values: each value is handed to a callback when its delay has passed.
@@ -170,23 +170,15 @@ where
     /// [`SetError::Closed`] after a stop; both give key and value back.
     pub fn set_timer(&self, key: K, value: V, delay: Duration) -> Result<(), SetError<K, V>> {
         let shared = self.shared();
-        let tick = shared.deadline(delay);
-        let (shard, hash) = shared.place(&key);
-        if shared.ledger.near_limit() {
-            return self.put(key, value, tick).map(drop);
-        }
-        let command = Command::Set {
-            hash,
-            tick,
-            key,
-            value,
-        };
-        shared
-            .submit(shard, command, tick)
-            .map_err(|command| match command {
-                Command::Set { key, value, .. } => SetError::Closed(key, value),
-                _ => unreachable!("the command comes back as it went in"),
-            })
+        let sent = self.send_set(key, value, delay, |shard, command, tick| {
+            let sent = shared.submit(shard, command, tick);
+            sent.map_err(|command| (command, true))
+        });
+        sent.map_err(|error| match error {
+            TrySetError::Full(key, value) => SetError::Full(key, value),
+            TrySetError::Closed(key, value) => SetError::Closed(key, value),
+            TrySetError::Busy(..) => unreachable!("a full channel is applied"),
+        })
     }
 
     /// Moves a timer: it fires `delay` from now. An unknown key is not an error; to learn whether the
@@ -268,16 +260,30 @@ where
         delay: Duration,
     ) -> Result<(), TrySetError<K, V>> {
         let shared = self.shared();
+        self.send_set(key, value, delay, |shard, command, tick| {
+            shared.try_submit(shard, command, tick)
+        })
+    }
+
+    /// Sends a set; near the pending limit, where each has to be counted, it acts at once instead.
+    /// What `send` gives back comes with whether the wheel is stopped.
+    #[inline]
+    fn send_set(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+        send: impl FnOnce(&Shard<K, V>, Command<K, V>, u64) -> Result<(), (Command<K, V>, bool)>,
+    ) -> Result<(), TrySetError<K, V>> {
+        let shared = self.shared();
         let tick = shared.deadline(delay);
         let (shard, hash) = shared.place(&key);
         if shared.ledger.near_limit() {
-            return self
-                .put(key, value, tick)
-                .map(drop)
-                .map_err(|error| match error {
-                    SetError::Full(key, value) => TrySetError::Full(key, value),
-                    SetError::Closed(key, value) => TrySetError::Closed(key, value),
-                });
+            let put = self.put(key, value, tick).map(drop);
+            return put.map_err(|error| match error {
+                SetError::Full(key, value) => TrySetError::Full(key, value),
+                SetError::Closed(key, value) => TrySetError::Closed(key, value),
+            });
         }
         let command = Command::Set {
             hash,
@@ -285,13 +291,11 @@ where
             key,
             value,
         };
-        shared
-            .try_submit(shard, command, tick)
-            .map_err(|(command, closed)| match command {
-                Command::Set { key, value, .. } if closed => TrySetError::Closed(key, value),
-                Command::Set { key, value, .. } => TrySetError::Busy(key, value),
-                _ => unreachable!("the command comes back as it went in"),
-            })
+        send(shard, command, tick).map_err(|(command, closed)| match command {
+            Command::Set { key, value, .. } if closed => TrySetError::Closed(key, value),
+            Command::Set { key, value, .. } => TrySetError::Busy(key, value),
+            _ => unreachable!("the command comes back as it went in"),
+        })
     }
 
     /// [`move_timer`](Self::move_timer) that does not apply a full channel but gives up.
