@@ -31,6 +31,7 @@
 //! | [`Wheel`] | the pure structure: no clock, no thread, no lock | ticks, as arguments |
 //! | [`TimingWheel`] | keyed, fed from any thread, fired by a driver | [`Clock`] |
 //! | [`ManualTimingWheel`] | the same code without a thread | [`turn`](ManualTimingWheel::turn) |
+//! | [`Scheduler`](scheduler::Scheduler) (feature `tokio`) | async and blocking work, once or again and again | [`Clock`] |
 //!
 //! # Guarantees
 //!
@@ -79,13 +80,18 @@
 //!
 //! # Features
 //!
-//! - `tokio`: [`Executor`]s that run callbacks on a tokio runtime.
+//! - `tokio`: the [`scheduler`], and [`Executor`]s that run callbacks on a tokio runtime.
 //! - `cron`: [`cron::Cron`], expressions in time zones; the zones are built in.
 //! - `tracing`: events at level debug when a wheel starts and stops, at level error when user code
-//!   panics, with the wheel's name.
+//!   panics, with the wheel's name; of a scheduler a span at level debug for every attempt, and an
+//!   event at level warn for every failure, with the task's name.
 //! - `metrics`: the counters `wheelhouse_timers_fired_total` and `wheelhouse_timer_panics_total`, the
 //!   gauge `wheelhouse_timers_pending` and the histogram `wheelhouse_timer_lateness_seconds`, all with
-//!   the label `wheel`, its name. The gauge follows batches of sets and of firings. Install the recorder before the wheel is built.
+//!   the label `wheel`, its name. The gauge follows batches of sets and of firings. Of a scheduler, with
+//!   the label `scheduler`: the counters `wheelhouse_scheduler_runs_total` (with the label `outcome`),
+//!   `wheelhouse_scheduler_retries_total` and `wheelhouse_scheduler_missed_total`, the gauge
+//!   `wheelhouse_scheduler_tasks` and the histogram `wheelhouse_scheduler_lateness_seconds`. Install
+//!   the recorder before the wheel or the scheduler is built.
 #![warn(missing_docs)]
 
 mod clock;

@@ -53,7 +53,7 @@ impl SchedulerBuilder {
         }
     }
 
-    /// Its name in `tracing` events, and that of the driver's thread if it has one: "scheduler".
+    /// Its name in traces and metrics, and that of the driver's thread if it has one: "scheduler".
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -175,7 +175,10 @@ impl SchedulerBuilder {
             let _inside = runtime.enter();
             clock.now()
         };
+        #[cfg(feature = "tracing")]
+        tracing::debug!(scheduler = %self.name, interval = ?self.interval, "scheduler starts");
         let inner = Arc::new(Inner::new(Parts {
+            name: self.name.clone(),
             ticks: Ticks::new(start, self.interval),
             clock,
             runtime,
@@ -188,8 +191,6 @@ impl SchedulerBuilder {
             seed: self.seed,
         }));
         inner.life.driver_starts();
-        #[cfg(feature = "tracing")]
-        tracing::debug!(scheduler = %self.name, interval = ?self.interval, "scheduler starts");
         if by_task {
             drop(inner.runtime.spawn(driver::drive(inner.clone(), bell)));
         } else {

@@ -39,6 +39,9 @@ pub struct Run {
     pub(super) inner: Arc<Inner>,
     pub(super) attempt: u32,
     pub(super) due: Instant,
+    /// Entered while its work runs.
+    #[cfg(feature = "tracing")]
+    pub(super) span: tracing::Span,
 }
 
 impl Run {
@@ -88,6 +91,12 @@ impl Run {
                 swap(self.0);
             }
         }
+        #[cfg(feature = "tracing")]
+        let span = run
+            .as_ref()
+            .map_or_else(tracing::Span::none, |run| run.span.clone());
+        #[cfg(feature = "tracing")]
+        let _inside = span.enter();
         swap(run);
         let _restore = Restore(run);
         code()

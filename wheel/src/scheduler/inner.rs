@@ -35,6 +35,7 @@ use super::error::{Refusal, TaskError};
 use super::events::{Event, EventKind, Events};
 use super::gate::Gate;
 use super::keys::Keys;
+use super::meters::Meters;
 use super::options::Options;
 use super::shard::Shard;
 use super::shutdown::{Ending, Tally};
@@ -62,6 +63,7 @@ pub(super) struct Inner {
     pub(super) gate: Option<Gate>,
     pub(super) keys: Keys,
     pub(super) events: Events,
+    pub(super) meters: Meters,
     pub(super) tally: Tally,
     /// The driver has ended.
     driver_gone: AtomicBool,
@@ -82,6 +84,7 @@ pub(super) struct Inner {
 
 /// What an [`Inner`] is made from.
 pub(super) struct Parts {
+    pub(super) name: String,
     pub(super) ticks: Ticks,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) runtime: Handle,
@@ -127,6 +130,7 @@ impl Inner {
             gate: parts.max_running.map(Gate::new),
             keys: Keys::default(),
             events: Events::new(parts.events),
+            meters: Meters::new(&parts.name),
             tally: Tally::default(),
             driver_gone: AtomicBool::new(false),
             thread: Mutex::new(None),
@@ -202,6 +206,7 @@ impl Inner {
         }
         self.alarm.ring(tick);
         count(&shard.counts.scheduled);
+        self.meters.live(self.live());
         self.event(&**entry, || EventKind::Scheduled);
         Ok(())
     }
@@ -269,6 +274,7 @@ impl Inner {
             }
         } else {
             count(&self.shard_of(&**entry).counts.missed);
+            self.meters.missed();
         }
         let next = self.next_of(&**entry, now, now);
         let filed = next.is_some_and(|next| self.file_again(entry, next, false));
@@ -381,6 +387,7 @@ impl Inner {
     /// A task has ended and is buried.
     pub(super) fn ended(&self, entry: &dyn Entry) {
         self.live.fetch_sub(1, Relaxed);
+        self.meters.live(self.live());
         self.keys.task_ended(self, entry);
         self.notify_watchers();
     }
@@ -398,6 +405,7 @@ impl Inner {
         }
         let why = if was == Phase::Running {
             count(&self.shard_of(entry).counts.aborted);
+            self.meters.ended("aborted");
             self.tally.ended(Ending::Aborted, || self.name_of(entry));
             TaskError::Aborted
         } else {
@@ -581,17 +589,16 @@ impl Inner {
         if entry.head().phase() != Phase::Waiting {
             return None;
         }
-        if let Some(extra) = guard.as_ref() {
-            if extra.paused.is_some() {
-                return None;
-            }
-            #[cfg(feature = "cron")]
-            if let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan
-                && extra.failed == 0
-            {
-                let left = due.duration_since(self.clock.system_now());
-                return self.clock.now().checked_add(left.unwrap_or_default());
-            }
+        if guard.as_ref().is_some_and(|extra| extra.paused.is_some()) {
+            return None;
+        }
+        #[cfg(feature = "cron")]
+        if let Some(extra) = guard.as_ref()
+            && let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan
+            && extra.failed == 0
+        {
+            let left = due.duration_since(self.clock.system_now());
+            return self.clock.now().checked_add(left.unwrap_or_default());
         }
         match state.deadline(entry.head().node()) {
             NEVER => None,

@@ -78,6 +78,7 @@ mod gate;
 mod handle;
 mod inner;
 mod keys;
+mod meters;
 mod options;
 mod plan;
 mod retry;

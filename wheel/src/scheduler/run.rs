@@ -114,14 +114,19 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
     let mut lateness = counts.lateness.lock();
     lateness.get_or_insert_default().record(late);
     drop(lateness);
+    inner.meters.started(late);
     inner.event(&**task, || EventKind::Started {
         attempt: failed + 1,
     });
+    #[cfg(feature = "tracing")]
+    let span = tracing::debug_span!("run", task = %inner.name_of(&**task), attempt = failed + 1);
     let run = Run {
         entry: task.clone(),
         inner,
         attempt: failed + 1,
         due,
+        #[cfg(feature = "tracing")]
+        span,
     };
     Some(Begun {
         work,
@@ -135,6 +140,7 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
 /// A run that would be later than its grace does not take place.
 fn miss<W: Work>(inner: &Arc<Inner>, task: &Arc<Task<W>>, late: Duration, now: Instant) {
     count(&inner.shards[task.head().shard()].counts.missed);
+    inner.meters.missed();
     inner.event(&**task, || EventKind::Missed { late });
     let entry: Arc<dyn Entry> = task.clone();
     if !go_on(inner, &entry, now) && inner.end(&*entry, &[Phase::Due]) {
@@ -197,14 +203,15 @@ fn finish<W: Work>(
 /// Counts and reports how an attempt ended.
 fn tell<W: Work>(inner: &Inner, task: &Arc<Task<W>>, began: Instant, output: &Output<W>) {
     let counts = &inner.shards[task.head().shard()].counts;
-    let counter = match output {
-        Ok(_) => &counts.succeeded,
-        Err(TaskError::Panicked(_)) => &counts.panicked,
-        Err(TaskError::TimedOut(_)) => &counts.timed_out,
-        Err(TaskError::Aborted) => &counts.aborted,
-        Err(_) => &counts.failed,
+    let (counter, outcome) = match output {
+        Ok(_) => (&counts.succeeded, "succeeded"),
+        Err(TaskError::Panicked(_)) => (&counts.panicked, "panicked"),
+        Err(TaskError::TimedOut(_)) => (&counts.timed_out, "timed_out"),
+        Err(TaskError::Aborted) => (&counts.aborted, "aborted"),
+        Err(_) => (&counts.failed, "failed"),
     };
     count(counter);
+    inner.meters.ended(outcome);
     if output.is_ok() {
         inner.event(&**task, || EventKind::Finished {
             took: inner.clock.now().saturating_duration_since(began),
@@ -256,6 +263,7 @@ fn retry<E: 'static + Send>(
         return false;
     }
     count(&inner.shards[entry.head().shard()].counts.retried);
+    inner.meters.retried();
     inner.event(&**entry, || EventKind::Retried { after });
     true
 }
