@@ -5,15 +5,18 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 
-use super::entry::{Entry, Phase};
+use super::context::Run;
+use super::entry::{Entry, Phase, flag};
 use super::gate::Gate;
 use super::inner::Inner;
 
 /// A due task's right to run, and what it holds for that.
 pub(super) struct Claim {
-    inner: Arc<Inner>,
-    entry: Arc<dyn Entry>,
+    /// Its task, its scheduler, and what user code may know of its run. `None` only while that code
+    /// runs.
+    run: Option<Run>,
     /// When it came due.
     pub(super) tick: u64,
     /// Where it is registered.
@@ -39,9 +42,16 @@ impl Claim {
     /// Registers a task that is due since `tick`.
     pub(super) fn new(inner: Arc<Inner>, entry: Arc<dyn Entry>, tick: u64) -> Self {
         let slot = inner.shards[entry.head().shard()].register(entry.clone());
-        Claim {
-            inner,
+        let run = Run {
+            attempt: 0,
+            due: inner.ticks.start(),
             entry,
+            inner,
+            #[cfg(feature = "tracing")]
+            span: tracing::Span::none(),
+        };
+        Claim {
+            run: Some(run),
             tick,
             slot,
             stage: Stage::OwnGate,
@@ -50,26 +60,54 @@ impl Claim {
         }
     }
 
-    pub(super) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
+    fn run(&self) -> &Run {
+        self.run.as_ref().expect("no user code runs")
     }
 
-    pub(super) fn slot(&self) -> usize {
-        self.slot
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.run().inner
+    }
+
+    fn entry(&self) -> &Arc<dyn Entry> {
+        &self.run().entry
+    }
+
+    /// Notes what user code may know of its run.
+    pub(super) fn change_run(&mut self, change: impl FnOnce(&mut Run)) {
+        change(self.run.as_mut().expect("no user code runs"));
+    }
+
+    /// Runs user code as part of the run.
+    pub(super) fn scope<R>(&mut self, code: impl FnOnce() -> R) -> R {
+        Run::scope_of(&mut self.run, code)
+    }
+
+    /// The run has to wait: whoever cuts it off finds whom to wake.
+    pub(super) fn wait(&self, waker: &Waker) {
+        let clone = waker.clone();
+        let shard = self.inner().shard_of(&**self.entry());
+        if let Some(run) = shard.runs.lock().slab.get_mut(self.slot) {
+            run.waker = Some(clone);
+        }
+        // Whoever cuts it off raises the flag first and looks for the waker then.
+        if self.entry().head().has(flag::ABORT) {
+            waker.wake_by_ref();
+        }
     }
 
     /// Whether it is of no use any more: the task was cancelled on the way.
     pub(super) fn is_dead(&self) -> bool {
-        self.entry.head().phase() != Phase::Due
+        self.entry().head().phase() != Phase::Due
     }
 
     /// Goes through the gates and starts the run, or waits in a queue, from which it goes on by
     /// itself.
-    pub(super) fn advance(mut self) {
-        let (priority, tick) = (self.entry.head().priority(), self.tick);
+    pub(super) fn advance(mut self, inner: &Arc<Inner>) {
+        let head = self.entry().head();
+        let (priority, gated, tick) = (head.priority(), head.has(flag::GATED), self.tick);
         if self.stage == Stage::OwnGate && !self.is_dead() {
             self.stage = Stage::Overall;
-            if let Some(gate) = self.inner.gate_of(&*self.entry) {
+            if gated && let Some(gate) = inner.gate_of(&**self.entry()) {
                 self.own = Some(gate.clone());
                 match gate.enter(priority, tick, self) {
                     Some(claim) => self = claim,
@@ -79,7 +117,6 @@ impl Claim {
         }
         if self.stage == Stage::Overall && !self.is_dead() {
             self.stage = Stage::Run;
-            let inner = self.inner.clone();
             if let Some(gate) = &inner.gate {
                 match gate.enter(priority, tick, self) {
                     Some(claim) => self = claim,
@@ -87,12 +124,12 @@ impl Claim {
                 }
             }
         }
-        if self.is_dead() || self.inner.is_closed() {
+        if self.is_dead() || inner.is_closed() {
             self.settled = self.is_dead();
             return;
         }
-        let entry = self.entry.clone();
-        entry.spawn(self);
+        let entry = self.entry().clone();
+        entry.spawn(inner, self);
     }
 
     /// Drops claims that were taken out of a queue of the key's gate, where they had no place.
@@ -120,20 +157,16 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        let (inner, entry) = (self.inner(), self.entry());
         if !self.settled {
-            self.inner.cut(&*self.entry);
+            inner.cut(&**entry);
         }
-        self.inner.unregister(&*self.entry, self.slot);
-        let own = self.own.take();
-        let next_of_key = own.as_ref().and_then(|gate| gate.leave());
-        if own.is_some() {
-            self.inner.key_left(&*self.entry);
+        inner.unregister(&**entry, self.slot);
+        let next_of_key = self.own.as_ref().and_then(|gate| gate.leave());
+        if self.own.is_some() {
+            inner.key_left(&**entry);
         }
-        let overall = self
-            .inner
-            .gate
-            .as_ref()
-            .filter(|_| self.stage == Stage::Run);
+        let overall = inner.gate.as_ref().filter(|_| self.stage == Stage::Run);
         let next = overall.and_then(|gate| gate.leave());
         advance_all(next_of_key.into_iter().chain(next));
     }
@@ -161,7 +194,8 @@ pub(super) fn advance_all(claims: impl IntoIterator<Item = Claim>) {
         while let Some(claim) =
             NEXT.with(|next| next.borrow_mut().as_mut().and_then(VecDeque::pop_front))
         {
-            claim.advance();
+            let inner = claim.inner().clone();
+            claim.advance(&inner);
         }
         NEXT.set(None);
     }

@@ -53,6 +53,8 @@ pub(super) mod flag {
     pub(in crate::scheduler) const CRON: u8 = 4;
     /// It begins its runs as tasks of their own, which may overlap.
     pub(in crate::scheduler) const OVERLAP: u8 = 8;
+    /// Its runs need a place at a gate of their own.
+    pub(in crate::scheduler) const GATED: u8 = 16;
 }
 
 /// What is known of a task without its lock. Eight bytes.
@@ -133,7 +135,7 @@ pub(super) trait Entry: Send + Sync {
     fn lock(&self) -> MappedMutexGuard<'_, Option<Box<Extra>>>;
 
     /// Starts a run for which there is a place.
-    fn spawn(self: Arc<Self>, claim: Claim);
+    fn spawn(self: Arc<Self>, inner: &Inner, claim: Claim);
 
     /// Drops the work of a task that has ended without an outcome, and tells who waits for it.
     fn bury(&self, inner: &Inner, why: TaskError);
@@ -233,8 +235,7 @@ impl<W: Work> Entry for Task<W> {
         MutexGuard::map(self.cell.lock(), |cell| &mut cell.extra)
     }
 
-    fn spawn(self: Arc<Self>, claim: Claim) {
-        let inner = claim.inner().clone();
+    fn spawn(self: Arc<Self>, inner: &Inner, claim: Claim) {
         // A runtime that has shut down drops the run, and with it the claim, which then ends the
         // task.
         drop(inner.runtime.spawn(run::run(self, claim)));
@@ -256,7 +257,7 @@ impl<W: Work> Entry for Task<W> {
         let mut cell = self.cell.lock();
         let work = cell.work.as_ref()?.share()?;
         let extra = cell.extra.as_mut()?;
-        let head = Head::new(self.head.shard(), self.head.priority(), 0);
+        let head = Head::new(self.head.shard(), self.head.priority(), flag::GATED);
         let child_extra = Extra {
             options: extra.options.clone(),
             parent: Some(self.clone()),

@@ -180,9 +180,10 @@ impl<T, E> Drop for TaskHandle<T, E> {
             None => (None, None),
         };
         drop(guard);
-        self.task
-            .inner
-            .contain("drop of an outcome", || drop((output, waker)));
+        if output.is_some() || waker.is_some() {
+            let inner = &self.task.inner;
+            inner.contain("drop of an outcome", || drop((output, waker)));
+        }
     }
 }
 

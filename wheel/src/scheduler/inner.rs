@@ -252,7 +252,7 @@ impl Inner {
             self.start_child(&entry, tick);
             return;
         }
-        Claim::new(self.clone(), entry, tick).advance();
+        Claim::new(self.clone(), entry, tick).advance(self);
     }
 
     /// Starts a run of a task that may overlap itself, and files the task for its next.
@@ -268,7 +268,7 @@ impl Inner {
         }
         if self.admit().is_ok() {
             if let Some(child) = entry.clone().child() {
-                Claim::new(self.clone(), child, tick).advance();
+                Claim::new(self.clone(), child, tick).advance(self);
             } else {
                 self.unadmit();
             }

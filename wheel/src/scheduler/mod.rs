@@ -213,9 +213,6 @@ impl Scheduler {
         A: Future + Send + 'static,
         A::Output: Outcome,
     {
-        if self.inner().defaults.retry.is_some() {
-            return self.task().after_once(delay, work);
-        }
         schedule(
             self.inner(),
             None,

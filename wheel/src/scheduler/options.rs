@@ -26,6 +26,8 @@ pub(super) struct Options {
     pub(super) key: Option<Arc<str>>,
     pub(super) duplicate: Duplicate,
     pub(super) retry: Option<Retry>,
+    /// Said of the task itself, not of all.
+    pub(super) own_retry: bool,
     pub(super) timeout: Option<Duration>,
     /// `None` is one run at a time.
     pub(super) max_concurrent: Option<usize>,
@@ -48,6 +50,7 @@ impl Options {
             key: None,
             duplicate: Duplicate::Replace,
             retry: None,
+            own_retry: false,
             timeout: None,
             max_concurrent: None,
             missed: MissedTick::Burst,

@@ -25,65 +25,56 @@ type Error<W> = <<W as Work>::Outcome as Outcome>::Error;
 /// What is to be done in a run that has begun.
 struct Begun<W> {
     work: W,
-    run: Run,
-    began: Instant,
+    at: Instant,
     timeout: Option<Duration>,
     /// The work may be needed again.
     keep: bool,
 }
 
 pub(super) async fn run<W: Work>(task: Arc<Task<W>>, mut claim: Claim) {
-    let Some(Begun {
-        mut work,
-        run,
-        began,
-        timeout,
-        keep,
-    }) = begin(&task, &mut claim)
-    else {
+    let Some(begun) = begin(&task, &mut claim) else {
         return;
     };
-    let inner = claim.inner().clone();
-    let mut run = Some(run);
-    let begun = catch_unwind(AssertUnwindSafe(|| {
-        Run::scope_of(&mut run, || work.begin())
-    }));
-    if keep {
+    let (at, mut work) = (begun.at, begun.work);
+    let attempt = catch_unwind(AssertUnwindSafe(|| claim.scope(|| work.begin())));
+    if begun.keep {
         task.cell.lock().work = Some(work);
     } else {
-        inner.contain("drop of a task's work", || drop(work));
+        claim
+            .inner()
+            .contain("drop of a task's work", || drop(work));
     }
-    let result = match begun {
+    let result = match attempt {
         Ok(attempt) => {
-            let timer =
-                timeout.map(|timeout| Sleep::new(inner.clone(), task.head().shard(), timeout));
+            let timer = begun
+                .timeout
+                .map(|timeout| Sleep::new(claim.inner().clone(), task.head().shard(), timeout));
             let attempt = Attempt {
-                task: task.clone(),
+                task: &task,
+                claim: &mut claim,
                 attempt: Some(attempt),
-                run,
-                slot: claim.slot(),
                 timer,
-                timeout: timeout.unwrap_or_default(),
+                timeout: begun.timeout.unwrap_or_default(),
                 overdue: false,
-                last: !keep,
+                last: !begun.keep,
                 waits: false,
             };
             attempt.await
         }
         Err(payload) => Err(panicked(payload)),
     };
-    finish(&task, claim, began, result);
+    finish(&task, &mut claim, at, result);
 }
 
 /// Decides whether a due task runs now.
 fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
-    let inner = claim.inner().clone();
+    let inner = claim.inner();
     let now = inner.clock.now();
     let due = inner.ticks.instant(claim.tick).unwrap_or(now);
     let late = now.saturating_duration_since(due);
-    claim.settled = true;
     let mut cell = task.cell.lock();
     if task.head().phase() != Phase::Due {
+        claim.settled = true;
         return None;
     }
     let extra = cell.extra.as_deref();
@@ -93,22 +84,20 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
     if extra.is_some_and(|extra| extra.paused.is_some()) {
         drop(cell);
         let entry: Arc<dyn Entry> = task.clone();
-        if !inner.file_again(&entry, claim.tick, true) {
-            claim.settled = false;
-        }
+        claim.settled = inner.file_again(&entry, claim.tick, true);
         return None;
     }
     if failed == 0 && options.grace.is_some_and(|grace| late > grace) {
         drop(cell);
-        miss(&inner, task, late, now);
+        miss(inner, task, late, now);
+        claim.settled = true;
         return None;
     }
     let timeout = options.timeout;
-    let keep = recurs || options.retry.is_some();
+    let keep = W::REPEATABLE && (recurs || options.retry.is_some());
     let work = cell.work.take()?;
     task.head().set_phase(Phase::Running);
     drop(cell);
-    claim.settled = false;
     let counts = &inner.shards[task.head().shard()].counts;
     count(&counts.started);
     let mut lateness = counts.lateness.lock();
@@ -120,18 +109,18 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
     });
     #[cfg(feature = "tracing")]
     let span = tracing::debug_span!("run", task = %inner.name_of(&**task), attempt = failed + 1);
-    let run = Run {
-        entry: task.clone(),
-        inner,
-        attempt: failed + 1,
-        due,
+    let begins = |run: &mut Run| {
+        run.attempt = failed + 1;
+        run.due = due;
         #[cfg(feature = "tracing")]
-        span,
+        {
+            run.span = span;
+        }
     };
+    claim.change_run(begins);
     Some(Begun {
         work,
-        run,
-        began: now,
+        at: now,
         timeout,
         keep,
     })
@@ -159,16 +148,16 @@ fn go_on(inner: &Arc<Inner>, entry: &Arc<dyn Entry>, began: Instant) -> bool {
 /// What comes after an attempt: another, the next run, or the end.
 fn finish<W: Work>(
     task: &Arc<Task<W>>,
-    mut claim: Claim,
+    claim: &mut Claim,
     began: Instant,
     result: Result<W::Outcome, TaskError<Error<W>>>,
 ) {
-    let inner = claim.inner().clone();
+    claim.settled = true;
+    let inner = claim.inner();
     let entry: Arc<dyn Entry> = task.clone();
     let output: Output<W> =
         result.and_then(|outcome| outcome.into_result().map_err(TaskError::Failed));
-    tell(&inner, task, began, &output);
-    claim.settled = true;
+    tell(inner, task, began, &output);
     let cut_off = matches!(output, Err(TaskError::Aborted));
     let ending = match cut_off {
         false => Ending::Completed,
@@ -176,8 +165,9 @@ fn finish<W: Work>(
         true => Ending::Aborted,
     };
     if let Err(error) = &output
+        && W::REPEATABLE
         && !cut_off
-        && retry(&inner, &entry, error)
+        && retry(inner, &entry, error)
     {
         return;
     }
@@ -187,7 +177,7 @@ fn finish<W: Work>(
         recurs = extra.plan.is_some();
         extra.token = None;
     }
-    if recurs && !cut_off && go_on(&inner, &entry, began) {
+    if recurs && !cut_off && go_on(inner, &entry, began) {
         inner.contain("drop of an outcome", || drop(output));
         return;
     }
@@ -195,7 +185,7 @@ fn finish<W: Work>(
         let work = task.cell.lock().work.take();
         inner.contain("drop of a task's work", || drop(work));
         inner.tally.ended(ending, || inner.name_of(&*entry));
-        task.deliver(&inner, output);
+        task.deliver(inner, output);
         inner.ended(&*entry);
     }
 }
@@ -278,14 +268,12 @@ pin_project_lite::pin_project! {
     /// An attempt under way: knows its run while it is polled, keeps its panics to itself, and ends
     /// early when it is cut off or its time is up.
     #[project = AttemptProjection]
-    struct Attempt<W: Work> {
-        task: Arc<Task<W>>,
+    struct Attempt<'a, W: Work> {
+        task: &'a Arc<Task<W>>,
+        claim: &'a mut Claim,
         // `None` when it is over.
         #[pin]
         attempt: Option<W::Attempt>,
-        // `None` only while the attempt is polled.
-        run: Option<Run>,
-        slot: usize,
         timer: Option<Sleep>,
         timeout: Duration,
         // Blocking work cannot be stopped: its time is up, but it goes on.
@@ -297,7 +285,7 @@ pin_project_lite::pin_project! {
     }
 }
 
-impl<W: Work> Future for Attempt<W> {
+impl<W: Work> Future for Attempt<'_, W> {
     type Output = Result<W::Outcome, TaskError<Error<W>>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -308,7 +296,7 @@ impl<W: Work> Future for Attempt<W> {
         } else {
             let attempt = this.attempt.as_mut();
             let polled = catch_unwind(AssertUnwindSafe(|| {
-                Run::scope_of(this.run, || match attempt.as_pin_mut() {
+                this.claim.scope(|| match attempt.as_pin_mut() {
                     Some(attempt) => attempt.poll(cx),
                     None => unreachable!("tokio polls no task after its end"),
                 })
@@ -321,36 +309,18 @@ impl<W: Work> Future for Attempt<W> {
                 Err(payload) => Err(panicked(payload)),
             }
         };
-        if let Some(run) = &*this.run {
-            run.inner
-                .contain("drop of a task's future", || this.attempt.set(None));
-        }
+        let inner = this.claim.inner();
+        inner.contain("drop of a task's future", || this.attempt.set(None));
         Poll::Ready(result)
     }
 }
 
-impl<W: Work> AttemptProjection<'_, W> {
+impl<W: Work> AttemptProjection<'_, '_, W> {
     /// The attempt has to wait. False if its time is up.
     fn wait(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(run) = &*self.run else {
-            return false;
-        };
-        let head = self.task.head();
         if !*self.waits {
             *self.waits = true;
-            let waker = Some(cx.waker().clone());
-            if let Some(run) = run.inner.shards[head.shard()]
-                .runs
-                .lock()
-                .slab
-                .get_mut(*self.slot)
-            {
-                run.waker = waker;
-            }
-            // Whoever cuts it off raises the flag first and looks for the waker then.
-            if head.has(flag::ABORT) {
-                cx.waker().wake_by_ref();
-            }
+            self.claim.wait(cx.waker());
         }
         let elapsed = self
             .timer
@@ -364,7 +334,7 @@ impl<W: Work> AttemptProjection<'_, W> {
             *self.overdue = true;
             if *self.last {
                 let timed_out = TaskError::TimedOut(*self.timeout);
-                self.task.deliver(&run.inner, Err(timed_out));
+                self.task.deliver(self.claim.inner(), Err(timed_out));
             }
         }
         W::BLOCKING

@@ -81,9 +81,10 @@ impl TaskOptions {
     }
 
     /// Tries failed runs again. Not for [`after_once`](Self::after_once), whose future can run but
-    /// once.
+    /// once; one that the [builder](super::SchedulerBuilder::retry) gives to all tasks leaves it out.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.set().retry = Some(retry);
+        self.set().own_retry = true;
         self
     }
 
@@ -191,7 +192,7 @@ impl TaskOptions {
         A: Future + Send + 'static,
         A::Output: Outcome,
     {
-        if let Some(retry) = &self.options.retry {
+        if let (true, Some(retry)) = (self.options.own_retry, &self.options.retry) {
             let allowed = "for closures, which `after` takes: a future runs but once";
             let refusal = Refusal::argument("retry", retry, allowed);
             return Err(ScheduleError::new(refusal, work));
@@ -452,6 +453,7 @@ pub(super) fn schedule<W: Work>(
     let overlaps = plan.is_some() && given.max_concurrent.is_some_and(|runs| runs > 1);
     let mut flags = flag::HANDLE;
     flags |= if overlaps { flag::OVERLAP } else { 0 };
+    flags |= if given.key.is_some() { flag::GATED } else { 0 };
     #[cfg(feature = "cron")]
     if matches!(plan, Some(Plan::Cron { .. })) {
         flags |= flag::CRON;

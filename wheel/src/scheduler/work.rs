@@ -59,6 +59,9 @@ pub(super) trait Work: Sized + Send + 'static {
     /// Whether a run goes on when its future is dropped.
     const BLOCKING: bool = false;
 
+    /// Whether there can be more than one attempt.
+    const REPEATABLE: bool = true;
+
     /// Begins an attempt. Called where it may panic.
     fn begin(&mut self) -> Self::Attempt;
 
@@ -104,6 +107,8 @@ where
     type Outcome = A::Output;
     type Attempt = A;
     type Given = A;
+
+    const REPEATABLE: bool = false;
 
     fn give_back(self) -> A {
         self.0.expect("it has not begun")
