@@ -1,77 +1,87 @@
 //! Which civil dates and times an expression names: the calendar alone, no zone and no instants.
 
-use croner::{CronPattern, Weekday};
+use croner::{CronComponent, CronPattern, Weekday};
 use jiff::civil::{Date, DateTime, Time, Weekday as JiffWeekday};
 
-/// The fields of an expression.
-///
-/// Seconds, minutes, hours and months are sets of bits, never empty: bit 7 of the hours stands
-/// for seven o'clock. Days are asked of croner, which knows the weekday rules.
+/// The fields of an expression, as sets of bits: bit 7 of the hours stands for seven o'clock. None
+/// is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Calendar {
     seconds: u64,
     minutes: u64,
     hours: u64,
+    days: Days,
     months: u64,
-    pattern: CronPattern,
+}
+
+/// The days of a month.
+#[derive(Clone, Debug)]
+enum Days {
+    /// They are the same in each month, as far as it has them.
+    Numbers(u64),
+    /// They depend on weekdays, or on the length of the month; croner knows the rules.
+    Pattern(Box<CronPattern>),
 }
 
 impl Calendar {
-    pub(super) fn new(pattern: CronPattern) -> Self {
+    pub(super) fn new(mut pattern: CronPattern) -> Self {
         let bits = |values: Vec<u16>| values.iter().fold(0, |bits, value| bits | 1 << value);
+        // Five thousand bytes that say `*`.
+        pattern.years = CronComponent::new(0, 0, 0, 0);
         Self {
             seconds: bits(pattern.seconds.values()),
             minutes: bits(pattern.minutes.values()),
             hours: bits(pattern.hours.values()),
             months: bits(pattern.months.values()),
-            pattern,
+            days: if pattern.is_dow_wildcard() && !pattern.days.has_modifiers() {
+                Days::Numbers(bits(pattern.days.values()))
+            } else {
+                Days::Pattern(Box::new(pattern))
+            },
         }
     }
 
-    /// The first matching time in `from..until`, both taken to whole seconds.
+    /// The first matching time in `from..until`, at a whole second if `from` is at one.
     ///
-    /// Costs a few steps for each month and each day of a matching month in between.
+    /// Costs a step for each month in between, and for each day of matching months where weekdays
+    /// have to be asked for.
     pub(super) fn first(&self, from: DateTime, until: DateTime) -> Option<DateTime> {
         let mut date = from.date();
         let mut time = from.time();
         while date <= until.date() {
-            let on_this_day = if !self.has_month(date) {
-                // The rest of the month is passed over, all but the step from its last day.
-                date = date.last_of_month();
-                None
-            } else if self.has_day(date) {
-                self.time_from(time)
-            } else {
-                None
+            let next = match self.day_from(date) {
+                Some(day) => {
+                    if day > date {
+                        time = Time::midnight();
+                    }
+                    if let Some(time) = self.time_from(time) {
+                        return Some(day.to_datetime(time)).filter(|found| *found < until);
+                    }
+                    day
+                }
+                None => date.last_of_month(),
             };
-            if let Some(time) = on_this_day {
-                return Some(date.to_datetime(time)).filter(|found| *found < until);
-            }
-            date = date.tomorrow().ok()?;
+            date = next.tomorrow().ok()?;
             time = Time::midnight();
         }
         None
     }
 
-    fn has_month(&self, date: Date) -> bool {
-        self.months >> date.month() & 1 == 1
-    }
-
-    fn has_day(&self, date: Date) -> bool {
-        let weekday = match date.weekday() {
-            JiffWeekday::Sunday => Weekday::Sunday,
-            JiffWeekday::Monday => Weekday::Monday,
-            JiffWeekday::Tuesday => Weekday::Tuesday,
-            JiffWeekday::Wednesday => Weekday::Wednesday,
-            JiffWeekday::Thursday => Weekday::Thursday,
-            JiffWeekday::Friday => Weekday::Friday,
-            JiffWeekday::Saturday => Weekday::Saturday,
-        };
-        let [month, day] = [date.month(), date.day()].map(|part| u32::from(part.unsigned_abs()));
-        // It refuses dates that do not exist only.
-        self.pattern
-            .day_match(i32::from(date.year()), month, day, weekday)
-            .unwrap_or(false)
+    /// The first matching day from `date` to the end of its month.
+    fn day_from(&self, date: Date) -> Option<Date> {
+        if !holds(self.months, date.month()) {
+            return None;
+        }
+        let (year, month) = (date.year(), date.month());
+        match &self.days {
+            Days::Numbers(days) => {
+                let day = lowest(*days, date.day()).filter(|day| *day <= date.days_in_month())?;
+                Date::new(year, month, day).ok()
+            }
+            Days::Pattern(pattern) => (date.day()..=date.days_in_month())
+                .filter_map(|day| Date::new(year, month, day).ok())
+                .find(|date| matches(pattern, *date)),
+        }
     }
 
     /// The first matching time of day that is not before `time`.
@@ -91,6 +101,23 @@ impl Calendar {
         let [minute, second] = [lowest(self.minutes, 0)?, lowest(self.seconds, 0)?];
         Time::new(hour, minute, second, 0).ok()
     }
+}
+
+fn matches(pattern: &CronPattern, date: Date) -> bool {
+    let weekday = match date.weekday() {
+        JiffWeekday::Sunday => Weekday::Sunday,
+        JiffWeekday::Monday => Weekday::Monday,
+        JiffWeekday::Tuesday => Weekday::Tuesday,
+        JiffWeekday::Wednesday => Weekday::Wednesday,
+        JiffWeekday::Thursday => Weekday::Thursday,
+        JiffWeekday::Friday => Weekday::Friday,
+        JiffWeekday::Saturday => Weekday::Saturday,
+    };
+    let [month, day] = [date.month(), date.day()].map(|part| u32::from(part.unsigned_abs()));
+    // It refuses only dates that do not exist.
+    pattern
+        .day_match(i32::from(date.year()), month, day, weekday)
+        .unwrap_or(false)
 }
 
 fn holds(bits: u64, place: i8) -> bool {

@@ -67,12 +67,22 @@
 //! machine; what is built in is jiff's release of it. A program that wants its system's zones first
 //! enables jiff's feature `tzdb-zoneinfo`. A [`TimeZone`] may also be handed in.
 //!
+//! # Compared with
+//!
+//! On 12 000 random questions over eight zones, half of them within two days of a change, croniter
+//! 7.0 gives the same answer as this module in all but 72. It makes up for intervals that fall into
+//! a gap, runs a fixed time in both rounds of a repeated hour, and comes later by the second of a
+//! six-field expression after a gap; `tests/cron_agreement.rs` holds these reasons.
+//!
 //! # How it works
 //!
 //! croner reads the expression and knows which days match. The way from civil times to instants is
 //! not left to it: it takes `0 1,2 * * *` for an interval, and gives up on gaps of more than two
-//! hours. `instants.rs` walks from one change of the offset to the next instead. A call costs
-//! microseconds: a step for each day of matching months, and one for each change of the offset.
+//! hours. `instants.rs` walks from one change of the offset to the next instead. A call takes a
+//! step for each month and each change of the offset that it passes, and where weekdays, `L` or
+//! `W` decide, for each day of matching months: the next run of a daily job is less than a
+//! microsecond away, that of a leap day a few, and that there is none in a hundred years is known
+//! within a millisecond.
 
 mod calendar;
 mod error;

@@ -48,9 +48,6 @@ impl Rule {
     }
 
     fn item(&self, item: &str) -> Result<String, String> {
-        if item.is_empty() {
-            return Err("a value is missing beside a comma".to_owned());
-        }
         if item == "*" {
             return Err("* cannot be one of a list".to_owned());
         }
@@ -143,7 +140,14 @@ impl Rule {
         number(text)
             .filter(|number| (self.min..=self.max).contains(number))
             .or_else(named)
-            .ok_or_else(|| format!("{} is not in {}", quoted(text), self.allowed()))
+            .ok_or_else(|| {
+                let allowed = self.allowed();
+                if text.is_empty() {
+                    format!("a value is missing, allowed are {allowed}")
+                } else {
+                    format!("{} is not in {allowed}", quoted(text))
+                }
+            })
     }
 
     fn allowed(&self) -> String {
