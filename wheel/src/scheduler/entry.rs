@@ -60,7 +60,7 @@ pub(super) mod flag {
 /// What is known of a task without its lock. Eight bytes.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// Its index in the wheel of its shard, while it waits there.
+    /// Its index in the wheel of its shard while it waits there, and then in the list of runs.
     node: AtomicU32,
     phase: AtomicU8,
     flags: AtomicU8,
@@ -87,13 +87,13 @@ impl Head {
         self.priority
     }
 
-    /// Under the shard's lock.
+    /// Under the lock of the wheel or that of the runs.
     pub(super) fn node(&self) -> u32 {
-        // Relaxed: written and read under one lock.
+        // Relaxed: written and read under one lock, that of where the task is.
         self.node.load(Relaxed)
     }
 
-    /// Under the shard's lock.
+    /// Under the lock of the wheel or that of the runs.
     pub(super) fn set_node(&self, node: u32) {
         self.node.store(node, Relaxed);
     }

@@ -492,11 +492,10 @@ impl Inner {
     /// Makes the run in progress end at its next step.
     pub(super) fn cut_off(&self, entry: &dyn Entry) {
         entry.head().raise(flag::ABORT);
-        let slot = entry.head().node() as usize;
         let waker = {
             let runs = self.shard_of(entry).runs.lock();
-            let run = runs.slab.get(slot);
-            // Another may have the slot by now.
+            let run = runs.slab.get(entry.head().node() as usize);
+            // The run may have ended, and another have the slot.
             run.filter(|run| std::ptr::addr_eq(Arc::as_ptr(&run.entry), entry))
                 .and_then(|run| run.waker.clone())
         };

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::BuildError;
 
+use super::inner::forget_payload;
+
 /// Tries a run again that returned an error, panicked or took too long.
 ///
 /// The delay before attempt `n + 1` is `base × factor^(n - 1)`, at most `max_delay`, and then
@@ -131,7 +133,7 @@ impl Retry {
         let full = Duration::try_from_secs_f64(full)
             .unwrap_or(Duration::MAX)
             .min(self.max_delay);
-        Some(full.mul_f64(1.0 - self.jitter * random))
+        Some(full - full.mul_f64(self.jitter * random))
     }
 
     fn wants(&self, failure: &Failure<'_>) -> bool {
@@ -139,7 +141,10 @@ impl Retry {
             return true;
         };
         let asked = std::panic::AssertUnwindSafe(|| wanted(failure));
-        std::panic::catch_unwind(asked).unwrap_or(false)
+        std::panic::catch_unwind(asked).unwrap_or_else(|payload| {
+            forget_payload(payload);
+            false
+        })
     }
 }
 

@@ -139,10 +139,14 @@ impl Shard {
 
     /// I3.
     pub(super) fn register(&self, entry: Arc<dyn Entry>) -> usize {
-        self.runs
-            .lock()
-            .slab
-            .insert(InProgress { entry, waker: None })
+        let mut runs = self.runs.lock();
+        let slot = runs.slab.vacant_entry();
+        let number = slot.key();
+        entry
+            .head()
+            .set_node(u32::try_from(number).unwrap_or(u32::MAX));
+        slot.insert(InProgress { entry, waker: None });
+        number
     }
 }
 
