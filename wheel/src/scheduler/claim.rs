@@ -111,6 +111,8 @@ impl Claim {
                 self.own = Some(gate.clone());
                 match gate.enter(priority, tick, self) {
                     Some(claim) => self = claim,
+                    // Whoever closes does so before it empties the queues.
+                    None if inner.is_closed() => return Claim::leave_own_queue(gate.drain()),
                     None => return,
                 }
             }
@@ -120,6 +122,7 @@ impl Claim {
             if let Some(gate) = &inner.gate {
                 match gate.enter(priority, tick, self) {
                     Some(claim) => self = claim,
+                    None if inner.is_closed() => return Claim::leave_queue(gate.drain()),
                     None => return,
                 }
             }
@@ -184,19 +187,41 @@ pub(super) fn advance_all(claims: impl IntoIterator<Item = Claim>) {
     if claims.peek().is_none() {
         return;
     }
-    let outermost = NEXT.with(|next| {
+    let outermost = NEXT.try_with(|next| {
         let mut next = next.borrow_mut();
         let outermost = next.is_none();
-        next.get_or_insert_default().extend(claims);
+        next.get_or_insert_default().extend(claims.by_ref());
         outermost
     });
-    if outermost {
+    match outermost {
+        Ok(true) => Outermost.advance(),
+        Ok(false) => {}
+        Err(_) => claims.for_each(turn_away),
+    }
+}
+
+/// The first on the stack of this thread to advance claims.
+struct Outermost;
+
+impl Outermost {
+    fn advance(self) {
         while let Some(claim) =
             NEXT.with(|next| next.borrow_mut().as_mut().and_then(VecDeque::pop_front))
         {
             let inner = claim.inner().clone();
             claim.advance(&inner);
         }
+    }
+}
+
+impl Drop for Outermost {
+    fn drop(&mut self) {
         NEXT.set(None);
     }
+}
+
+/// The thread is about to end, and with it the runtime whose run has made room for this claim: there
+/// is no list for those that the claim would make room for, and none of them could run.
+fn turn_away(claim: Claim) {
+    claim.inner().close();
 }

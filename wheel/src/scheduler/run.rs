@@ -63,7 +63,9 @@ pub(super) async fn run<W: Work>(task: Arc<Task<W>>, mut claim: Claim) {
         }
         Err(payload) => Err(panicked(payload)),
     };
-    finish(&task, &mut claim, at, result);
+    finish(&task, &claim, at, result);
+    // Only now: the clock is user code, and its panic must not leave a task that nobody moves on.
+    claim.settled = true;
 }
 
 /// Decides whether a due task runs now.
@@ -148,15 +150,13 @@ fn go_on(inner: &Arc<Inner>, entry: &Arc<dyn Entry>, began: Instant) -> bool {
 /// What comes after an attempt: another, the next run, or the end.
 fn finish<W: Work>(
     task: &Arc<Task<W>>,
-    claim: &mut Claim,
+    claim: &Claim,
     began: Instant,
     result: Result<W::Outcome, TaskError<Error<W>>>,
 ) {
-    claim.settled = true;
+    let output = result.and_then(said::<W>);
     let inner = claim.inner();
     let entry: Arc<dyn Entry> = task.clone();
-    let output: Output<W> =
-        result.and_then(|outcome| outcome.into_result().map_err(TaskError::Failed));
     tell(inner, task, began, &output);
     let cut_off = matches!(output, Err(TaskError::Aborted));
     let ending = match cut_off {
@@ -187,6 +187,14 @@ fn finish<W: Work>(
         inner.tally.ended(ending, || inner.name_of(&*entry));
         task.deliver(inner, output);
         inner.ended(&*entry);
+    }
+}
+
+/// What an outcome says, which is user code too.
+fn said<W: Work>(outcome: W::Outcome) -> Output<W> {
+    match catch_unwind(AssertUnwindSafe(|| outcome.into_result())) {
+        Ok(output) => output.map_err(TaskError::Failed),
+        Err(payload) => Err(panicked(payload)),
     }
 }
 
