@@ -29,7 +29,7 @@ use crate::drive::life::Life;
 use crate::drive::ticks::{NEVER, Ticks};
 use crate::sync::Word;
 
-use super::claim::{Claim, advance_all};
+use super::claim::Claim;
 use super::entry::{Entry, Extra, Phase, flag};
 use super::error::{Refusal, TaskError};
 use super::events::{Event, EventKind, Events};
@@ -69,7 +69,8 @@ pub(super) struct Inner {
     driver_gone: AtomicBool,
     /// The driver, when it is a thread.
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Tasks that have not ended.
+    /// Tasks that have not ended. Every access is SeqCst: the other side of each is that of
+    /// `watchers`, see [`until`](Self::until).
     live: CachePadded<AtomicUsize>,
     max_pending: usize,
     /// The driver has taken tasks out that are not registered yet.
@@ -181,20 +182,20 @@ impl Inner {
 
     /// Makes room for one more task.
     pub(super) fn admit(&self) -> Result<(), Refusal> {
-        // Relaxed: a number, nothing is read through it.
-        if self.live.fetch_add(1, Relaxed) >= self.max_pending {
-            self.live.fetch_sub(1, Relaxed);
+        if self.live.fetch_add(1, SeqCst) >= self.max_pending {
+            self.unadmit();
             return Err(Refusal::Full);
         }
         Ok(())
     }
 
-    /// Takes that back.
+    /// Takes that back. A drain may have seen a task that was never there.
     pub(super) fn unadmit(&self) {
-        self.live.fetch_sub(1, Relaxed);
+        self.live.fetch_sub(1, SeqCst);
+        self.notify_watchers();
     }
 
-    /// Files a new task, for which there is room.
+    /// Files a new task, for which there is room. To be [announced](Self::announce) then.
     pub(super) fn file(&self, entry: &Arc<dyn Entry>, tick: u64) -> Result<(), Refusal> {
         let shard = self.shard_of(&**entry);
         {
@@ -206,9 +207,13 @@ impl Inner {
         }
         self.alarm.ring(tick);
         count(&shard.counts.scheduled);
-        self.meters.live(self.live());
-        self.event(&**entry, || EventKind::Scheduled);
         Ok(())
+    }
+
+    /// Tells listeners and the recorder, which are user code, of a new task.
+    pub(super) fn announce(&self, entry: &dyn Entry) {
+        self.meters.live(self.live());
+        self.event(entry, || EventKind::Scheduled);
     }
 
     /// Files a task again that is due or running, unless it has been cancelled. A paused one keeps
@@ -386,7 +391,7 @@ impl Inner {
 
     /// A task has ended and is buried.
     pub(super) fn ended(&self, entry: &dyn Entry) {
-        self.live.fetch_sub(1, Relaxed);
+        self.live.fetch_sub(1, SeqCst);
         self.meters.live(self.live());
         self.keys.task_ended(self, entry);
         self.notify_watchers();
@@ -626,7 +631,8 @@ impl Inner {
     }
 
     pub(super) fn notify_watchers(&self) {
-        // A watcher counts itself before it looks at what this caller has changed under a lock.
+        // A watcher counts itself before it looks at what this caller has changed, under a lock or
+        // by an access that is sequentially consistent as well.
         if self.watchers.load() > 0 {
             self.quiet.notify_waiters();
         }
@@ -702,7 +708,7 @@ impl Inner {
     }
 
     pub(super) fn live(&self) -> usize {
-        self.live.load(Relaxed)
+        self.live.load(SeqCst)
     }
 
     /// A lower bound of the earliest deadline.
@@ -769,11 +775,6 @@ impl Inner {
             shard.counts.add_to(&mut stats);
         }
         stats
-    }
-
-    /// Gives the runs of a key more or fewer places.
-    pub(super) fn resize(gate: &Gate, places: usize) {
-        advance_all(gate.resize(places));
     }
 }
 

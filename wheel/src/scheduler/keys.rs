@@ -1,6 +1,6 @@
 //! Which task carries which key, and the places for the runs of a key, which outlive its tasks.
 //!
-//! The lock of the map is taken before those of shards and tasks. A key is in the map as long as a
+//! The lock of the map is taken before those of shards, tasks and gates. A key is in the map as long as a
 //! task carries it or a run of it holds or waits for a place.
 
 use std::collections::HashMap;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::claim::advance_all;
 use super::entry::{Entry, Phase};
 use super::error::Refusal;
 use super::gate::Gate;
@@ -53,13 +54,17 @@ impl Keys {
         let gate = holder.gate.clone();
         match file(gate.clone()) {
             Ok(task) => {
-                let replaced = holder.task.replace(task);
-                let resize = holder.places != places;
+                let replaced = holder.task.replace(task.clone());
+                // Under the lock of the map, so that the last word on the places is the holder's.
+                let let_in = if holder.places == places {
+                    Vec::new()
+                } else {
+                    gate.resize(places)
+                };
                 holder.places = places;
                 drop(map);
-                if resize {
-                    Inner::resize(&gate, places);
-                }
+                advance_all(let_in);
+                inner.announce(&*task);
                 if let Some(replaced) = replaced {
                     // What it tells is of no interest: the new task waits for a run in progress.
                     let _ = inner.cancel(&*replaced);

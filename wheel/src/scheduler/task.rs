@@ -479,7 +479,7 @@ pub(super) fn schedule<W: Work>(
     let task = Task::new(head, extra, work);
     let entry: Arc<dyn Entry> = task.clone();
     let filed = match key {
-        None => inner.file(&entry, tick),
+        None => inner.file(&entry, tick).map(|()| inner.announce(&*entry)),
         Some(key) => keyed(inner, &key, &entry, tick),
     };
     match filed {
