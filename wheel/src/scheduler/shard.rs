@@ -2,9 +2,10 @@
 //! the list of those that are due or running.
 //!
 //! Invariants
-//! - I1: a task is in the wheel exactly while its phase is `WAITING`, at its `node`.
-//! - I2: `next` is at most the earliest deadline in the wheel. It is raised and lowered under the
-//!   lock of the wheel alone, and read without it (step 4 of drive/alarm.rs).
+//! - I1: a task is in the wheel, or among the late, exactly while its phase is `WAITING`, at its
+//!   `node`.
+//! - I2: `next` is at most the earliest deadline of both. It is raised and lowered under the lock of
+//!   the wheel alone, and read without it (step 4 of drive/alarm.rs).
 //! - I3: a task is in `runs` from the moment it is taken out of the wheel to be run until its claim
 //!   is dropped.
 
@@ -16,6 +17,7 @@ use crate::sync::{Mutex, MutexGuard, Word};
 use crate::wheel::Wheel;
 
 use super::entry::{Entry, Phase};
+use super::late::{Late, is_late};
 use super::stats::Counts;
 use super::timeout::Timeout;
 
@@ -29,6 +31,8 @@ pub(super) struct Shard {
 
 pub(super) struct State {
     wheel: Wheel<Timed>,
+    /// Tasks that were filed for a tick which the wheel has passed.
+    late: Late<Arc<dyn Entry>>,
     /// New tasks are refused.
     pub(super) closed: bool,
 }
@@ -56,6 +60,7 @@ impl Shard {
         Shard {
             state: Mutex::new(State {
                 wheel: Wheel::new(),
+                late: Late::new(),
                 closed: false,
             }),
             next: Word::new(NEVER),
@@ -76,6 +81,13 @@ impl Shard {
     /// Files a task.
     pub(super) fn insert(&self, state: &mut State, tick: u64, entry: Arc<dyn Entry>) {
         self.lower_next(tick);
+        if tick <= state.wheel.tick() {
+            entry.head().set_phase(Phase::Waiting);
+            entry
+                .head()
+                .set_node(state.late.insert(tick, entry.clone()));
+            return;
+        }
         let node = state.wheel.insert_raw(tick, Timed::Task(entry));
         if let Timed::Task(entry) = state.wheel.value_raw(node) {
             entry.head().set_node(node);
@@ -101,15 +113,20 @@ impl Shard {
         }
     }
 
-    /// Moves what waits at `node`.
+    /// Moves the task that waits at `node`.
     pub(super) fn reschedule(&self, state: &mut State, node: u32, tick: u64) {
-        self.lower_next(tick);
-        state.wheel.reschedule_raw(node, tick);
+        if !is_late(node) && tick > state.wheel.tick() {
+            self.lower_next(tick);
+            state.wheel.reschedule_raw(node, tick);
+        } else if let Timed::Task(entry) = state.remove(node) {
+            self.insert(state, tick, entry);
+        }
     }
 
     /// Makes I2 exact.
     pub(super) fn refresh(&self, state: &mut State) -> u64 {
         let next = state.wheel.next_due().unwrap_or(NEVER);
+        let next = state.late.first().map_or(next, |late| late.min(next));
         self.next.store(next);
         next
     }
@@ -123,7 +140,13 @@ impl Shard {
         due: &mut Vec<(u64, Timed)>,
     ) -> bool {
         for _ in 0..limit {
-            let Some((_, deadline, timed)) = state.wheel.pop_raw(tick) else {
+            let late = state.late.pop(tick);
+            let late = late.map(|(tick, entry)| (tick, Timed::Task(entry)));
+            let popped = || {
+                let (_, deadline, timed) = state.wheel.pop_raw(tick)?;
+                Some((deadline, timed))
+            };
+            let Some((deadline, timed)) = late.or_else(popped) else {
                 self.refresh(state);
                 state.compact();
                 return true;
@@ -152,11 +175,17 @@ impl Shard {
 
 impl State {
     pub(super) fn deadline(&self, node: u32) -> u64 {
+        if is_late(node) {
+            return self.late.tick(node);
+        }
         self.wheel.deadline_raw(node)
     }
 
     #[must_use]
     pub(super) fn remove(&mut self, node: u32) -> Timed {
+        if is_late(node) {
+            return Timed::Task(self.late.remove(node));
+        }
         let timed = self.wheel.remove_raw(node);
         self.compact();
         timed
@@ -167,6 +196,7 @@ impl State {
     pub(super) fn take_tasks(&mut self) -> Vec<(u64, Arc<dyn Entry>)> {
         let mut tasks = Vec::with_capacity(self.wheel.len());
         let mut timeouts = Vec::new();
+        tasks.extend(std::iter::from_fn(|| self.late.pop(NEVER)));
         for expired in self.wheel.drain() {
             match expired.value {
                 Timed::Task(entry) => tasks.push((expired.deadline, entry)),
