@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
+#[cfg(feature = "collection")]
+pub use wheelhouse_collection as collection;
 #[cfg(feature = "wheel")]
 pub use wheelhouse_wheel as wheel;

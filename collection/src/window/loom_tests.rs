@@ -1,0 +1,1 @@
+//! Models of how the threads of a window meet, on the shipped code.

@@ -1,0 +1,57 @@
+//! Words that threads write to without meeting: each on a cache line of its own.
+
+use crate::sync::AtomicU64;
+
+/// How many threads can write without meeting. The models have fewer, so that they end.
+#[cfg(not(wheelhouse_loom))]
+pub(super) const STRIPES: usize = 4;
+#[cfg(wheelhouse_loom)]
+pub(super) const STRIPES: usize = 2;
+
+/// On a cache line that nothing else is on.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// Processors fetch lines in pairs, which is why the array begins with a pair.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Stripes([Line<AtomicU64>; STRIPES]);
+
+impl Stripes {
+    pub(super) fn new() -> Self {
+        Stripes(std::array::from_fn(|_| Line(AtomicU64::new(0))))
+    }
+
+    /// The word of the thread with this number. Threads with successive numbers are in different
+    /// pairs of lines: two threads that began together do not meet even there.
+    #[inline]
+    pub(super) fn of(&self, thread: usize) -> &AtomicU64 {
+        const HALF: usize = STRIPES / 2;
+        &self.0[thread / 2 % HALF + thread % 2 * HALF].0
+    }
+
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.0.iter().map(|line| &line.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(not(wheelhouse_loom))]
+    #[test]
+    fn four_threads_in_a_row_have_four_words_and_neighbours_two_pairs() {
+        use super::*;
+
+        let stripes = Stripes::new();
+        let line = |thread| std::ptr::from_ref(stripes.of(thread)) as usize / 64;
+        for first in 0..9 {
+            let mut lines: Vec<usize> = (first..first + 4).map(line).collect();
+            assert_ne!(lines[0] / 2, lines[1] / 2);
+            lines.sort_unstable();
+            lines.dedup();
+            assert_eq!(lines.len(), STRIPES);
+        }
+    }
+}
