@@ -49,7 +49,7 @@ pub(crate) fn parse() -> Result<Option<Verb>, Failure> {
             Ok(None)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Usage(
-            "a verb is missing: sim wheel, load or completions (see --help)".to_owned(),
+            "a verb is missing: sim wheel, sim cron, load or completions (see --help)".to_owned(),
         )),
         _ => Err(Failure::Usage(one_line(&error))),
     }

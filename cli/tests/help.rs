@@ -101,11 +101,11 @@ fn usage_errors_are_one_line_and_exit_code_2() {
     for (args, message) in [
         (
             &[][..],
-            "a verb is missing: sim wheel, load or completions (see --help)",
+            "a verb is missing: sim wheel, sim cron, load or completions (see --help)",
         ),
         (
             &["sim"],
-            "a verb is missing: sim wheel, load or completions (see --help)",
+            "a verb is missing: sim wheel, sim cron, load or completions (see --help)",
         ),
         (
             &["laod"],

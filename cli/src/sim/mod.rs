@@ -1,5 +1,6 @@
 //! `wheelhouse sim`: parts of the library on a virtual clock.
 
+mod cron;
 mod wheel;
 
 use std::process::ExitCode;
@@ -12,11 +13,13 @@ use crate::failure::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sim {
     Wheel(wheel::WheelArgs),
+    Cron(cron::CronArgs),
 }
 
 /// Runs the part that was asked for.
 pub(crate) fn run(sim: Sim) -> Result<ExitCode, Failure> {
     match sim {
         Sim::Wheel(args) => wheel::run(&args),
+        Sim::Cron(args) => cron::run(&args),
     }
 }

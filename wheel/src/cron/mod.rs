@@ -80,9 +80,7 @@
 //! not left to it: it takes `0 1,2 * * *` for an interval, and gives up on gaps of more than two
 //! hours. `instants.rs` walks from one change of the offset to the next instead. A call takes a
 //! step for each month and each change of the offset that it passes, and where weekdays, `L` or
-//! `W` decide, for each day of matching months: the next run of a daily job is less than a
-//! microsecond away, that of a leap day a few, and that there is none in a hundred years is known
-//! within a millisecond.
+//! `W` decide, for each day of matching months.
 
 mod calendar;
 mod error;
