@@ -1,5 +1,5 @@
 //! The way of a due task from the driver to its run: it is registered as in progress, passes the
-//! gate of its key and that of the scheduler, is spawned, and gives all of it back when it is
+//! gate of its key and that of the scheduler, begins, and gives all of it back when it is
 //! dropped, however the run ended.
 
 use std::cell::RefCell;
@@ -100,9 +100,10 @@ impl Claim {
         self.entry().head().phase() != Phase::Due
     }
 
-    /// Goes through the gates and starts the run, or waits in a queue, from which it goes on by
-    /// itself.
-    pub(super) fn advance(mut self, inner: &Arc<Inner>) {
+    /// Goes through the gates and returns to begin the run, or waits in a queue, from which it goes
+    /// on by itself.
+    #[must_use]
+    pub(super) fn advance(mut self, inner: &Arc<Inner>) -> Option<Self> {
         let head = self.entry().head();
         let (priority, gated, tick) = (head.priority(), head.has(flag::GATED), self.tick);
         if self.stage == Stage::OwnGate && !self.is_dead() {
@@ -111,9 +112,13 @@ impl Claim {
                 self.own = Some(gate.clone());
                 match gate.enter(priority, tick, self) {
                     Some(claim) => self = claim,
-                    // Whoever closes does so before it empties the queues.
-                    None if inner.is_closed() => return Claim::leave_own_queue(gate.drain()),
-                    None => return,
+                    None => {
+                        // Whoever closes does so before it empties the queues.
+                        if inner.is_closed() {
+                            Claim::leave_own_queue(gate.drain());
+                        }
+                        return None;
+                    }
                 }
             }
         }
@@ -122,17 +127,26 @@ impl Claim {
             if let Some(gate) = &inner.gate {
                 match gate.enter(priority, tick, self) {
                     Some(claim) => self = claim,
-                    None if inner.is_closed() => return Claim::leave_queue(gate.drain()),
-                    None => return,
+                    None => {
+                        if inner.is_closed() {
+                            Claim::leave_queue(gate.drain());
+                        }
+                        return None;
+                    }
                 }
             }
         }
         if self.is_dead() || inner.is_closed() {
             self.settled = self.is_dead();
-            return;
+            return None;
         }
+        Some(self)
+    }
+
+    /// Begins the run.
+    pub(super) fn begin(self, inner: &Inner) {
         let entry = self.entry().clone();
-        entry.spawn(inner, self);
+        entry.begin(inner, self);
     }
 
     /// Drops claims that were taken out of a queue of the key's gate, where they had no place.
@@ -209,7 +223,9 @@ impl Outermost {
             NEXT.with(|next| next.borrow_mut().as_mut().and_then(VecDeque::pop_front))
         {
             let inner = claim.inner().clone();
-            claim.advance(&inner);
+            if let Some(run) = claim.advance(&inner) {
+                inner.make_ready([run]);
+            }
         }
     }
 }

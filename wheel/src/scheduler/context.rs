@@ -102,15 +102,15 @@ impl Run {
         code()
     }
 
-    /// Whether the caller is part of a run of this scheduler.
-    pub(super) fn is_of(inner: &Inner) -> bool {
-        CURRENT
-            .try_with(|run| {
-                let run = run.borrow();
-                run.as_ref()
-                    .is_some_and(|run| std::ptr::eq(&raw const *run.inner, inner))
-            })
-            .unwrap_or(false)
+    /// The task whose run the caller is part of, if it is one of this scheduler.
+    pub(super) fn current_of(inner: &Inner) -> Option<Arc<dyn Entry>> {
+        let current = CURRENT.try_with(|run| {
+            let run = run.borrow();
+            let run = run.as_ref();
+            run.filter(|run| std::ptr::eq(&raw const *run.inner, inner))
+                .map(|run| run.entry.clone())
+        });
+        current.ok().flatten()
     }
 }
 

@@ -153,15 +153,19 @@ impl Due {
 
     /// Starts at most `count` of them. False when none is left.
     fn start(&mut self, count: usize) -> bool {
+        let mut runs = Vec::with_capacity(count.min(self.rest.len()));
         for (tick, timed) in self.rest.by_ref().take(count) {
             match timed {
-                Timed::Task(entry) => self.inner.come_due(entry, tick),
+                Timed::Task(entry) => runs.extend(self.inner.come_due(entry, tick)),
                 Timed::Timeout(timeout) => {
                     if let Some(waker) = timeout.elapse() {
                         self.inner.contain("waker", || waker.wake());
                     }
                 }
             }
+        }
+        if !runs.is_empty() {
+            self.inner.make_ready(runs);
         }
         self.rest.len() > 0
     }

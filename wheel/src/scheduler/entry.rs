@@ -3,7 +3,7 @@
 //! | phase | where the task is | who moves it on |
 //! |---|---|---|
 //! | `WAITING` | in the wheel of its shard, at `node` | the driver (`DUE`); cancel, shutdown (`ENDED`) |
-//! | `DUE` | in the hands of a [`Claim`]: on its way through the gates, or spawned | the run (`RUNNING`; `WAITING` when paused); a missed grace, cancel, shutdown (`ENDED`) |
+//! | `DUE` | in the hands of a [`Claim`]: on its way through the gates, or about to begin | the run (`RUNNING`; `WAITING` when paused); a missed grace, cancel, shutdown (`ENDED`) |
 //! | `RUNNING` | its work runs | the end of the run (`WAITING`, `DUE`, `ENDED`) |
 //! | `ENDED` | nowhere: for ever | nobody |
 //!
@@ -134,8 +134,8 @@ pub(super) trait Entry: Send + Sync {
     /// The task's lock, and what most tasks do without.
     fn lock(&self) -> MappedMutexGuard<'_, Option<Box<Extra>>>;
 
-    /// Starts a run for which there is a place.
-    fn spawn(self: Arc<Self>, inner: &Inner, claim: Claim);
+    /// Begins a run for which there is a place.
+    fn begin(self: Arc<Self>, inner: &Inner, claim: Claim);
 
     /// Drops the work of a task that has ended without an outcome, and tells who waits for it.
     fn bury(&self, inner: &Inner, why: TaskError);
@@ -235,10 +235,10 @@ impl<W: Work> Entry for Task<W> {
         MutexGuard::map(self.cell.lock(), |cell| &mut cell.extra)
     }
 
-    fn spawn(self: Arc<Self>, inner: &Inner, claim: Claim) {
+    fn begin(self: Arc<Self>, inner: &Inner, claim: Claim) {
         // A runtime that has shut down drops the run, and with it the claim, which then ends the
         // task.
-        drop(inner.runtime.spawn(run::run(self, claim)));
+        inner.first_step(Box::pin(run::run(self, claim)));
     }
 
     fn bury(&self, inner: &Inner, why: TaskError) {

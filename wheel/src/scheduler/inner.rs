@@ -37,6 +37,7 @@ use super::gate::Gate;
 use super::keys::Keys;
 use super::meters::Meters;
 use super::options::Options;
+use super::ready::Ready;
 use super::shard::Shard;
 use super::shutdown::{Ending, Tally};
 use super::stats::{SchedulerStats, count};
@@ -61,6 +62,7 @@ pub(super) struct Inner {
     pub(super) defaults: Arc<Options>,
     /// Places for runs of all tasks.
     pub(super) gate: Option<Gate>,
+    pub(super) ready: Ready,
     pub(super) keys: Keys,
     pub(super) events: Events,
     pub(super) meters: Meters,
@@ -114,6 +116,7 @@ pub enum Cancel {
 
 impl Inner {
     pub(super) fn new(parts: Parts) -> Self {
+        let workers = parts.runtime.metrics().num_workers();
         let random = parts
             .seed
             .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
@@ -129,6 +132,7 @@ impl Inner {
             closing: Word::new(OPEN),
             defaults: Arc::new(parts.defaults),
             gate: parts.max_running.map(Gate::new),
+            ready: Ready::new(workers),
             keys: Keys::default(),
             events: Events::new(parts.events),
             meters: Meters::new(&parts.name),
@@ -244,24 +248,24 @@ impl Inner {
         true
     }
 
-    /// A task has been taken out of the wheel.
-    pub(super) fn come_due(self: &Arc<Self>, entry: Arc<dyn Entry>, tick: u64) {
+    /// A task has been taken out of the wheel. Returns its run, if that may begin.
+    #[must_use]
+    pub(super) fn come_due(self: &Arc<Self>, entry: Arc<dyn Entry>, tick: u64) -> Option<Claim> {
         #[cfg(feature = "cron")]
         if entry.head().has(flag::CRON)
             && let Some(later) = self.not_yet(&*entry)
         {
             let _ = self.file_again(&entry, later, true);
-            return;
+            return None;
         }
         if entry.head().has(flag::OVERLAP) {
-            self.start_child(&entry, tick);
-            return;
+            return self.start_child(&entry, tick);
         }
-        Claim::new(self.clone(), entry, tick).advance(self);
+        Claim::new(self.clone(), entry, tick).advance(self)
     }
 
     /// Starts a run of a task that may overlap itself, and files the task for its next.
-    fn start_child(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) {
+    fn start_child(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) -> Option<Claim> {
         let now = self.clock.now();
         let paused = entry
             .lock()
@@ -269,11 +273,12 @@ impl Inner {
             .is_some_and(|extra| extra.paused.is_some());
         if paused {
             let _ = self.file_again(entry, tick, false);
-            return;
+            return None;
         }
+        let mut run = None;
         if self.admit().is_ok() {
             if let Some(child) = entry.clone().child() {
-                Claim::new(self.clone(), child, tick).advance(self);
+                run = Claim::new(self.clone(), child, tick).advance(self);
             } else {
                 self.unadmit();
             }
@@ -288,6 +293,7 @@ impl Inner {
             self.ended(&**entry);
             self.child_ended(&**entry, None);
         }
+        run
     }
 
     /// A run of a task that may overlap itself has ended, with this output; or its last has begun.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::claim::Claim;
@@ -57,7 +57,7 @@ pub(super) async fn run<W: Work>(task: Arc<Task<W>>, mut claim: Claim) {
                 timeout: begun.timeout.unwrap_or_default(),
                 overdue: false,
                 last: !begun.keep,
-                waits: false,
+                waker: None,
             };
             attempt.await
         }
@@ -288,8 +288,8 @@ pin_project_lite::pin_project! {
         overdue: bool,
         // Nobody will ask for this task's work again.
         last: bool,
-        // Whether the list of runs knows whom to wake.
-        waits: bool,
+        // Whom the list of runs knows to wake.
+        waker: Option<Waker>,
     }
 }
 
@@ -326,8 +326,9 @@ impl<W: Work> Future for Attempt<'_, W> {
 impl<W: Work> AttemptProjection<'_, '_, W> {
     /// The attempt has to wait. False if its time is up.
     fn wait(&mut self, cx: &mut Context<'_>) -> bool {
-        if !*self.waits {
-            *self.waits = true;
+        let known = self.waker.as_ref().unwrap_or(Waker::noop());
+        if !known.will_wake(cx.waker()) {
+            *self.waker = Some(cx.waker().clone());
             self.claim.wait(cx.waker());
         }
         let elapsed = self

@@ -43,6 +43,16 @@ pub(super) enum Timed {
     Timeout(Arc<Timeout>),
 }
 
+impl Timed {
+    /// Loads it.
+    fn touch(&self) -> u32 {
+        match self {
+            Timed::Task(entry) => entry.head().node(),
+            Timed::Timeout(_) => 0,
+        }
+    }
+}
+
 /// Tasks that are due or running.
 #[derive(Default)]
 pub(super) struct Runs {
@@ -139,25 +149,28 @@ impl Shard {
         limit: usize,
         due: &mut Vec<(u64, Timed)>,
     ) -> bool {
-        for _ in 0..limit {
-            let late = state.late.pop(tick);
-            let late = late.map(|(tick, entry)| (tick, Timed::Task(entry)));
-            let popped = || {
-                let (_, deadline, timed) = state.wheel.pop_raw(tick)?;
-                Some((deadline, timed))
-            };
-            let Some((deadline, timed)) = late.or_else(popped) else {
-                self.refresh(state);
-                state.compact();
-                return true;
-            };
-            match &timed {
+        let first = due.len();
+        let late = std::iter::from_fn(|| state.late.pop(tick));
+        let late = late.map(|(tick, entry)| (tick, Timed::Task(entry)));
+        let popped = std::iter::from_fn(|| state.wheel.pop_raw(tick));
+        let popped = popped.map(|(_, deadline, timed)| (deadline, timed));
+        due.extend(late.chain(popped).take(limit));
+        let taken = &due[first..];
+        // The tasks have not been touched since they were filed: all misses at once.
+        let loaded = taken.iter().fold(0, |sum, (_, timed)| sum ^ timed.touch());
+        std::hint::black_box(loaded);
+        for (_, timed) in taken {
+            match timed {
                 Timed::Task(entry) => entry.head().set_phase(Phase::Due),
                 Timed::Timeout(timeout) => timeout.leave_wheel(),
             }
-            due.push((deadline, timed));
         }
-        false
+        let all = taken.len() < limit;
+        if all {
+            self.refresh(state);
+            state.compact();
+        }
+        all
     }
 
     /// I3.

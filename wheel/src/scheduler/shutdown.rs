@@ -7,7 +7,8 @@
 //! 4. Those that are left are cut off at their next step, and waited for until the deadline.
 //! 5. The driver ends.
 //!
-//! The steps are a task of their own, so that a caller who stops waiting does not stop them.
+//! The steps are a task of their own, so that a caller who stops waiting does not stop them. A run
+//! that waits for them itself is neither waited for nor cut off.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -127,8 +128,8 @@ pub(super) struct Tally {
     report: Mutex<ShutdownReport>,
     begun: AtomicBool,
     done: watch::Sender<bool>,
-    /// How many of the runs in progress wait for the shutdown themselves.
-    inside: watch::Sender<usize>,
+    /// The runs in progress that wait for the shutdown themselves, once for each time.
+    inside: Mutex<Vec<Arc<dyn Entry>>>,
 }
 
 impl Default for Tally {
@@ -138,7 +139,7 @@ impl Default for Tally {
             report: Mutex::default(),
             begun: AtomicBool::new(false),
             done: watch::Sender::new(false),
-            inside: watch::Sender::new(0),
+            inside: Mutex::default(),
         }
     }
 }
@@ -162,13 +163,15 @@ impl Inner {
             .tally
             .begun
             .swap(true, std::sync::atomic::Ordering::AcqRel);
-        let _inside = super::Run::is_of(self).then(|| Inside::new(self));
+        let _inside = super::Run::current_of(self).map(|entry| Inside::new(self, entry));
         if first {
-            let finish = Finish(self.clone());
+            let mut finish = Finish {
+                inner: self.clone(),
+                all_done: false,
+            };
             drop(self.runtime.spawn(async move {
-                let inner = finish.0.clone();
-                inner.steps(grace).await;
-                drop(finish);
+                finish.inner.steps(grace).await;
+                finish.all_done = true;
             }));
         }
         let mut done = self.tally.done.subscribe();
@@ -185,20 +188,17 @@ impl Inner {
         self.tally.open.store(true, Release);
         if grace.run_pending {
             self.drain(self.ticks.deadline(began, grace.timeout - margin));
-            first_of(
-                self.until(|| self.live() <= self.inside()),
-                deadline.as_mut(),
-            )
-            .await;
+            let is_drained = || self.live() <= self.inside() || self.is_closed();
+            first_of(self.until(is_drained), deadline.as_mut()).await;
         }
         self.close();
         let is_over = || self.in_progress() <= self.inside();
         if !first_of(self.until(is_over), deadline.as_mut()).await {
-            for run in self.running() {
+            for run in self.outside() {
                 self.cut_off(&*run);
             }
             first_of(self.until(is_over), end.as_mut()).await;
-            for run in self.running() {
+            for run in self.outside() {
                 if self.end(&*run, &[Phase::Running]) {
                     self.tally.ended(Ending::Abandoned, || self.name_of(&*run));
                     run.bury(self, TaskError::Aborted);
@@ -211,7 +211,22 @@ impl Inner {
 
     /// How many of the runs in progress wait for the shutdown themselves.
     fn inside(&self) -> usize {
-        *self.tally.inside.borrow()
+        let inside = self.tally.inside.lock();
+        let earlier = |place: usize| inside[..place].iter();
+        // They are few: as many as there are calls.
+        let distinct = inside
+            .iter()
+            .enumerate()
+            .filter(|(place, entry)| !earlier(*place).any(|other| Arc::ptr_eq(other, entry)));
+        distinct.count()
+    }
+
+    /// The runs in progress that do not wait for the shutdown themselves.
+    fn outside(&self) -> Vec<Arc<dyn Entry>> {
+        let mut running = self.running();
+        let inside = self.tally.inside.lock();
+        running.retain(|run| !inside.iter().any(|entry| Arc::ptr_eq(entry, run)));
+        running
     }
 
     fn running(&self) -> Vec<Arc<dyn Entry>> {
@@ -225,7 +240,7 @@ impl Inner {
 
     /// Refuses new tasks, and cancels what recurs, is paused, or would come after `last`.
     fn drain(&self, last: u64) {
-        let _ = self.closing().swap(DRAINING);
+        self.closing().fetch_max(DRAINING);
         for shard in &self.shards {
             let mut cancelled = Vec::new();
             {
@@ -246,12 +261,23 @@ impl Inner {
             }
             self.bury_all(cancelled, Ending::Cancelled);
         }
+        self.tell_runs();
+    }
+
+    /// Tells the runs in progress that a shutdown has begun.
+    fn tell_runs(&self) {
+        for entry in self.running() {
+            let token = entry.lock().as_ref().and_then(|extra| extra.token.clone());
+            if let Some(token) = token {
+                self.contain("cancellation", || token.cancel());
+            }
+        }
     }
 
     /// Cancels all that has not begun, and tells what runs. Whoever calls it finds everything closed
     /// afterwards.
     pub(super) fn close(&self) {
-        let _ = self.closing().swap(CLOSED);
+        self.closing().fetch_max(CLOSED);
         for shard in &self.shards {
             let mut cancelled = Vec::new();
             {
@@ -275,12 +301,7 @@ impl Inner {
             Claim::leave_queue(gate.drain());
         }
         self.bury_all(never_started, Ending::NeverStarted);
-        for entry in self.running() {
-            let token = entry.lock().as_ref().and_then(|extra| extra.token.clone());
-            if let Some(token) = token {
-                self.contain("cancellation", || token.cancel());
-            }
-        }
+        self.tell_runs();
     }
 
     /// Buries tasks that have just been made to end.
@@ -317,28 +338,41 @@ async fn first_of(a: impl Future, mut b: std::pin::Pin<&mut Sleep>) -> bool {
 }
 
 /// A run that waits for the end of its own scheduler, which does not wait for the run.
-struct Inside<'a>(&'a Inner);
+struct Inside<'a> {
+    inner: &'a Inner,
+    entry: Arc<dyn Entry>,
+}
 
 impl<'a> Inside<'a> {
-    fn new(inner: &'a Inner) -> Self {
-        inner.tally.inside.send_modify(|inside| *inside += 1);
+    fn new(inner: &'a Inner, entry: Arc<dyn Entry>) -> Self {
+        inner.tally.inside.lock().push(entry.clone());
         inner.notify_watchers();
-        Inside(inner)
+        Inside { inner, entry }
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.0.tally.inside.send_modify(|inside| *inside -= 1);
+        let mut inside = self.inner.tally.inside.lock();
+        let place = inside
+            .iter()
+            .position(|entry| Arc::ptr_eq(entry, &self.entry));
+        // The other reference is here, so nothing is dropped under the lock.
+        place.map(|place| inside.swap_remove(place));
     }
 }
 
-/// The steps are over, also when the runtime ended in the middle of them.
-struct Finish(Arc<Inner>);
+/// The end of the steps, also when the runtime ended in the middle of them.
+struct Finish {
+    inner: Arc<Inner>,
+    all_done: bool,
+}
 
 impl Drop for Finish {
     fn drop(&mut self) {
-        self.0.abandon();
-        self.0.tally.done.send_replace(true);
+        if !self.all_done {
+            self.inner.abandon();
+        }
+        self.inner.tally.done.send_replace(true);
     }
 }
