@@ -69,6 +69,11 @@ mod real {
         pub(crate) fn fetch_sub(&self, value: u64) {
             self.0.fetch_sub(value, SeqCst);
         }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn fetch_max(&self, value: u64) {
+            self.0.fetch_max(value, SeqCst);
+        }
     }
 
     /// Both ends of a bounded channel.
@@ -165,6 +170,13 @@ mod model {
         pub(crate) fn fetch_sub(&self, value: u64) {
             fence(SeqCst);
             self.0.fetch_sub(value, AcqRel);
+            fence(SeqCst);
+        }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn fetch_max(&self, value: u64) {
+            fence(SeqCst);
+            self.0.fetch_max(value, AcqRel);
             fence(SeqCst);
         }
     }

@@ -128,8 +128,8 @@ pub(super) struct Tally {
     report: Mutex<ShutdownReport>,
     begun: AtomicBool,
     done: watch::Sender<bool>,
-    /// The runs in progress that wait for the shutdown themselves, once for each time.
-    inside: Mutex<Vec<Arc<dyn Entry>>>,
+    /// The runs in progress that wait for the shutdown themselves, and how often.
+    inside: Mutex<Vec<(Arc<dyn Entry>, usize)>>,
 }
 
 impl Default for Tally {
@@ -165,14 +165,11 @@ impl Inner {
             .swap(true, std::sync::atomic::Ordering::AcqRel);
         let _inside = super::Run::current_of(self).map(|entry| Inside::new(self, entry));
         if first {
-            let mut finish = Finish {
+            let steps = Steps {
                 inner: self.clone(),
                 all_done: false,
             };
-            drop(self.runtime.spawn(async move {
-                finish.inner.steps(grace).await;
-                finish.all_done = true;
-            }));
+            drop(self.runtime.spawn(steps.go(grace)));
         }
         let mut done = self.tally.done.subscribe();
         // The sender lives as long as `self`.
@@ -211,21 +208,14 @@ impl Inner {
 
     /// How many of the runs in progress wait for the shutdown themselves.
     fn inside(&self) -> usize {
-        let inside = self.tally.inside.lock();
-        let earlier = |place: usize| inside[..place].iter();
-        // They are few: as many as there are calls.
-        let distinct = inside
-            .iter()
-            .enumerate()
-            .filter(|(place, entry)| !earlier(*place).any(|other| Arc::ptr_eq(other, entry)));
-        distinct.count()
+        self.tally.inside.lock().len()
     }
 
     /// The runs in progress that do not wait for the shutdown themselves.
     fn outside(&self) -> Vec<Arc<dyn Entry>> {
         let mut running = self.running();
         let inside = self.tally.inside.lock();
-        running.retain(|run| !inside.iter().any(|entry| Arc::ptr_eq(entry, run)));
+        running.retain(|run| !inside.iter().any(|(entry, _)| Arc::ptr_eq(entry, run)));
         running
     }
 
@@ -345,7 +335,13 @@ struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     fn new(inner: &'a Inner, entry: Arc<dyn Entry>) -> Self {
-        inner.tally.inside.lock().push(entry.clone());
+        {
+            let mut inside = inner.tally.inside.lock();
+            match inside.iter_mut().find(|(run, _)| Arc::ptr_eq(run, &entry)) {
+                Some((_, times)) => *times += 1,
+                None => inside.push((entry.clone(), 1)),
+            }
+        }
         inner.notify_watchers();
         Inside { inner, entry }
     }
@@ -354,21 +350,28 @@ impl<'a> Inside<'a> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         let mut inside = self.inner.tally.inside.lock();
-        let place = inside
-            .iter()
-            .position(|entry| Arc::ptr_eq(entry, &self.entry));
-        // The other reference is here, so nothing is dropped under the lock.
-        place.map(|place| inside.swap_remove(place));
+        // The task's other reference is here, so that none is dropped under the lock.
+        inside.retain_mut(|(run, times)| {
+            *times -= usize::from(Arc::ptr_eq(run, &self.entry));
+            *times > 0
+        });
     }
 }
 
-/// The end of the steps, also when the runtime ended in the middle of them.
-struct Finish {
+/// The steps, which come to an end also when the runtime does in the middle of them.
+struct Steps {
     inner: Arc<Inner>,
     all_done: bool,
 }
 
-impl Drop for Finish {
+impl Steps {
+    async fn go(mut self, grace: Grace) {
+        self.inner.steps(grace).await;
+        self.all_done = true;
+    }
+}
+
+impl Drop for Steps {
     fn drop(&mut self) {
         if !self.all_done {
             self.inner.abandon();
