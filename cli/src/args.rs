@@ -11,7 +11,8 @@ use clap_complete::Shell;
 use crate::{failure::Failure, load::LoadArgs, sim::Sim};
 
 /// A timing wheel on the command line: replay a program of timers on a virtual
-/// clock, or load a live wheel with a million tasks and see how late they fire.
+/// clock, or load a live wheel or scheduler with a million tasks and see how late
+/// they fire.
 ///
 /// Exit codes: 0 done, 1 the system refused something or `load` found early or
 /// lost tasks, 2 bad usage or bad input (also a --plot that cannot be written).

@@ -45,6 +45,8 @@ fn help_names_every_option_with_its_unit_and_default() {
         "[default: 1ms]",
         "--executor <EXECUTOR>",
         "[default: inline]",
+        "--scheduler",
+        "a tokio runtime with its default settings",
         "--json",
         "--plot <FILE.svg>",
         "p50_us, p90_us, p99_us, p999_us, max_us",
@@ -146,6 +148,10 @@ fn usage_errors_are_one_line_and_exit_code_2() {
         (
             &["load", "--executor", "threads=0"],
             "--executor: \"threads=0\" is not inline, threads=1..=1024, tokio or tokio-blocking",
+        ),
+        (
+            &["load", "--scheduler", "--executor=inline"],
+            "the argument '--scheduler' cannot be used with '--executor <EXECUTOR>' (see --help)",
         ),
         (
             &["load", "--executor", "rayon"],

@@ -44,11 +44,17 @@ fn end(mut child: Child) -> (Option<i32>, String, String) {
 #[test]
 fn refused_threads_are_one_line_and_exit_code_1() {
     let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    for executor in ["inline", "threads=2", "tokio", "tokio-blocking"] {
+    for executor in [
+        "--executor inline",
+        "--executor threads=2",
+        "--executor tokio",
+        "--executor tokio-blocking",
+        "--scheduler",
+    ] {
         for threads in 1..=6 {
             // Which of the two it is depends on the shell.
             let limit = format!("{{ ulimit -u {threads} 2>&- || ulimit -p {threads}; }}");
-            let args = format!("--tasks 200 --over 20ms --after 20ms --executor {executor}");
+            let args = format!("--tasks 200 --over 20ms --after 20ms {executor}");
             let mut command = limited(&limit, &args);
             if root {
                 // The limit does not hold for root.
@@ -74,13 +80,16 @@ fn refused_threads_are_one_line_and_exit_code_1() {
 
 #[test]
 fn refused_memory_is_one_line_and_exit_code_1() {
-    let child = limited("ulimit -v 400000", "--tasks 10000000 --after 1h").spawn();
-    assert_eq!(
-        end(child.unwrap()),
-        (
-            Some(1),
-            String::new(),
-            "error: not enough memory for 10000000 tasks\n".to_owned()
-        )
-    );
+    for subject in ["--executor inline", "--scheduler"] {
+        let args = format!("--tasks 10000000 --after 1h {subject}");
+        let child = limited("ulimit -v 400000", &args).spawn();
+        assert_eq!(
+            end(child.unwrap()),
+            (
+                Some(1),
+                String::new(),
+                "error: not enough memory for 10000000 tasks\n".to_owned()
+            )
+        );
+    }
 }

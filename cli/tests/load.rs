@@ -41,7 +41,13 @@ fn run(more: &[&str]) -> String {
 
 #[test]
 fn json_is_one_line_with_its_keys_in_order() {
-    let line = run(&["--json"]);
+    for more in [&["--json"][..], &["--json", "--scheduler"]] {
+        json_keys(&run(more));
+    }
+}
+
+#[track_caller]
+fn json_keys(line: &str) {
     assert_eq!(line.lines().count(), 1);
     assert!(line.ends_with("}\n"));
     let keys: Vec<&str> = line
@@ -70,9 +76,15 @@ fn json_is_one_line_with_its_keys_in_order() {
 }
 
 #[test]
-fn every_executor_fires_every_task_once_and_none_early() {
-    for executor in ["inline", "threads=2", "tokio", "tokio-blocking"] {
-        let json: Value = serde_json::from_str(&run(&["--json", "--executor", executor])).unwrap();
+fn every_executor_and_the_scheduler_fire_every_task_once_and_none_early() {
+    for executor in [
+        "--executor=inline",
+        "--executor=threads=2",
+        "--executor=tokio",
+        "--executor=tokio-blocking",
+        "--scheduler",
+    ] {
+        let json: Value = serde_json::from_str(&run(&["--json", executor])).unwrap();
         for (key, count) in [("tasks", 2000), ("fired", 2000), ("early", 0), ("lost", 0)] {
             assert_eq!(json[key], count, "{executor}: {json}");
         }
@@ -135,14 +147,27 @@ fn the_report_has_the_counts_and_a_histogram() {
 }
 
 #[test]
+fn the_report_says_what_it_ran_on() {
+    assert!(run(&[]).contains("due 50ms to 250ms after the call, interval 1ms, executor inline\n"));
+    let report = run(&["--scheduler", "--interval=5ms"]);
+    assert!(
+        report.contains("due 50ms to 250ms after the call, interval 5ms, on the scheduler\n"),
+        "{report}"
+    );
+    assert!(report.contains("2,000, early = 0, lost = 0"), "{report}");
+}
+
+#[test]
 fn one_task_at_once_is_enough() {
     let args = ["load", "--tasks=1", "--over=0s", "--after=0s", "--json"];
-    let run = wheelhouse(&args, b"");
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
-    assert!(
-        run.stdout
-            .starts_with("{\"tasks\":1,\"fired\":1,\"early\":0,\"lost\":0,")
-    );
+    for args in [&args[..], &[&args[..], &["--scheduler"]].concat()] {
+        let run = wheelhouse(args, b"");
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+        assert!(
+            run.stdout
+                .starts_with("{\"tasks\":1,\"fired\":1,\"early\":0,\"lost\":0,")
+        );
+    }
 }
 
 #[test]
@@ -248,6 +273,17 @@ fn a_plot_goes_through_links_and_to_streams() {
 #[cfg(unix)]
 #[test]
 fn a_stopped_process_loses_nothing() {
+    stopped_process("--executor=inline");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stopped_process_loses_nothing_on_the_scheduler() {
+    stopped_process("--scheduler");
+}
+
+#[cfg(unix)]
+fn stopped_process(subject: &str) {
     let child = Command::new(env!("CARGO_BIN_EXE_wheelhouse"))
         .args([
             "load",
@@ -255,6 +291,7 @@ fn a_stopped_process_loses_nothing() {
             "--over=200ms",
             "--after=1s",
             "--json",
+            subject,
         ])
         .stdout(Stdio::piped())
         .spawn()

@@ -1,4 +1,4 @@
-//! `wheelhouse load`: a live wheel under a million tasks, and how late they fire.
+//! `wheelhouse load`: a live wheel or scheduler under a million tasks, and how late they fire.
 
 mod buckets;
 mod chart;
@@ -8,6 +8,7 @@ mod process;
 mod progress;
 mod report;
 mod run;
+mod subject;
 mod tally;
 
 use std::{
@@ -30,7 +31,7 @@ const MAX_TASKS: u64 = 1_000_000_000;
 const MAX_THREADS: u64 = 1024;
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
-/// Schedule tasks on a live wheel and print how late they fired.
+/// Schedule tasks on a live wheel or scheduler and print how late they fired.
 ///
 /// The delays are spread evenly, in random order, over --after to --after + --over; each
 /// counts from the call that schedules the task. Lateness is the time from the due instant
@@ -54,7 +55,7 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 ///                   where the system does not tell
 ///   cpu_s           user and system time of the run in seconds; null where the system does
 ///                   not tell
-///   wakeups         returns of the wheel's driver from its sleep
+///   wakeups         returns of the driver from its sleep
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct LoadArgs {
@@ -67,13 +68,18 @@ pub(crate) struct LoadArgs {
     /// Delay of the earliest task, 0s..=30days.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = span, allow_hyphen_values = true)]
     after: Duration,
-    /// Time between two ticks of the wheel, 1us..=1h.
+    /// Time between two ticks of the wheel or scheduler, 1us..=1h.
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = interval, allow_hyphen_values = true)]
     interval: Duration,
     /// What runs the callbacks: inline (the wheel's own thread), threads=N (N of them,
     /// 1..=1024), tokio (tasks) or tokio-blocking (blocking tasks).
     #[arg(long, value_name = "EXECUTOR", default_value = "inline", value_parser = executor)]
     executor: Workers,
+    /// Schedule on the async scheduler instead of a wheel: each task is a closure that runs as a
+    /// task of a tokio runtime with its default settings, a worker per core. Not together with
+    /// --executor.
+    #[arg(long, conflicts_with = "executor")]
+    scheduler: bool,
     /// Print one JSON object on one line instead of the report; its fields are listed above.
     #[arg(long)]
     json: bool,
@@ -125,6 +131,11 @@ fn executor(text: &str) -> Result<Workers, String> {
             .ok_or_else(refusal),
         _ => Err(refusal()),
     }
+}
+
+/// Nanoseconds of a span of at most a few months.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Runs the load and reports it.

@@ -42,8 +42,8 @@ struct Json {
 }
 
 impl Report {
-    /// Puts together what was measured: `scheduling` is the time of all sets and a flush,
-    /// `grown` the bytes by which the resident set grew from the first to the last set.
+    /// Puts together what was measured: `scheduling` is the time of all calls and a flush,
+    /// `grown` the bytes by which the resident set grew from the first to the last call.
     pub(super) fn new(
         args: &LoadArgs,
         totals: Totals,
@@ -53,11 +53,15 @@ impl Report {
         wakeups: u64,
     ) -> Self {
         let settings = format!(
-            "due {} to {} after the call, interval {}, executor {}",
+            "due {} to {} after the call, interval {}, {}",
             humantime::format_duration(args.after),
             humantime::format_duration(args.after + args.over),
             humantime::format_duration(args.interval),
-            args.executor,
+            if args.scheduler {
+                "on the scheduler".to_owned()
+            } else {
+                format!("executor {}", args.executor)
+            },
         );
         let bytes_per_task = grown
             .filter(|_| args.tasks >= FEWEST_FOR_MEMORY)
@@ -235,6 +239,7 @@ mod tests {
             after: Duration::ZERO,
             interval: Duration::from_millis(1),
             executor: Workers::Inline,
+            scheduler: false,
             json: false,
             plot: None,
         };

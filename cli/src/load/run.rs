@@ -2,15 +2,18 @@
 
 use std::{
     collections::TryReserveError,
-    fmt, panic, process as this_process,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use wheelhouse_wheel::{Executor, TimingWheel};
-
-use super::{LoadArgs, Workers, process, progress::Progress, report::Report, tally::Tally};
+use super::{
+    LoadArgs, nanos, process,
+    progress::Progress,
+    report::Report,
+    subject::{Noted, Subject},
+    tally::Tally,
+};
 use crate::failure::Failure;
 
 /// After the last due instant: how often the waiting thread wakes up and sees nothing fired
@@ -19,9 +22,6 @@ use crate::failure::Failure;
 const PATIENCE: u32 = 2500;
 /// The sleep between two such looks; the end is a matter of milliseconds.
 const LOOK: Duration = Duration::from_millis(2);
-/// Longer than any run (its delays are at most two months): a blocking thread of tokio is not
-/// given back, so that there always is one.
-const KEEP_ALIVE: Duration = Duration::from_secs(100 * 86_400);
 /// Sets between two looks at the progress bar.
 const BATCH: u64 = 4096;
 
@@ -30,27 +30,15 @@ const LEAST_BYTES: u64 = 64;
 
 /// Runs the load that `args` describes.
 pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
-    let runtime = runtime(args.executor)?;
-    let executor = match (args.executor, &runtime) {
-        (Workers::Threads(threads), _) => Executor::Threads(threads),
-        (Workers::Tokio, Some(runtime)) => Executor::Tokio(runtime.handle().clone()),
-        (Workers::TokioBlocking, Some(runtime)) => {
-            Executor::TokioBlocking(runtime.handle().clone())
-        }
-        _ => Executor::Inline,
-    };
-
     let progress = Progress::new(args.tasks);
-    let tally = Arc::new(Tally::new(args.tasks).map_err(|_| no_room(args.tasks))?);
+    let tally = Tally::new(args.tasks).map_err(|_| no_room(args.tasks))?;
     room_for(args.tasks).map_err(|_| no_room(args.tasks))?;
-    let start = Instant::now();
-    let noted = Arc::clone(&tally);
-    let wheel = TimingWheel::builder()
-        .interval(args.interval)
-        .unbounded_pending()
-        .executor(executor)
-        .build(move |task: u64, due_ns: u64| noted.note(task, due_ns, nanos(start.elapsed())))
-        .map_err(system)?;
+    let noted = Arc::new(Noted {
+        tally,
+        start: Instant::now(),
+    });
+    let (tally, start) = (&noted.tally, noted.start);
+    let subject = Subject::start(args, &noted)?;
 
     let cpu_before = process::cpu_time();
     let resident_before = process::resident_bytes();
@@ -59,30 +47,30 @@ pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
     let mut last_due_ns = 0;
     for task in 0..args.tasks {
         let delay = delays.next();
-        // Read before the call, so that it is never later than the due instant of the wheel.
+        // Read before the call, so that it is never later than the due instant of the subject.
         let due_ns = nanos(start.elapsed() + delay);
         last_due_ns = last_due_ns.max(due_ns);
-        wheel.set_timer(task, due_ns, delay).map_err(system)?;
+        subject.schedule(task, due_ns, delay)?;
         if task % BATCH == 0 {
             progress.show(task, tally.fired());
         }
     }
     let resident_after = process::resident_bytes();
-    wheel.flush().map_err(system)?;
+    subject.flush()?;
     let scheduling = began.elapsed();
 
     wait(
         args.tasks,
-        &tally,
+        tally,
         start + Duration::from_nanos(last_due_ns),
         &progress,
     );
     let cpu = process::cpu_time()
         .zip(cpu_before)
         .map(|(after, before)| after.saturating_sub(before));
-    let wakeups = wheel.stats().wakeups;
-    // What is still pending comes back here and was not fired: it counts as lost below.
-    drop(wheel.stop());
+    let wakeups = subject.wakeups();
+    // What is still pending was not fired: it counts as lost below.
+    subject.stop();
     drop(progress);
 
     let grown = resident_after
@@ -119,31 +107,6 @@ fn wait(tasks: u64, tally: &Tally, last_due: Instant, progress: &Progress) {
             0
         };
     }
-}
-
-/// The runtime that the executor needs, with its threads: ends the process with exit code 1
-/// when the system refuses them.
-fn runtime(workers: Workers) -> Result<Option<tokio::runtime::Runtime>, Failure> {
-    if !matches!(workers, Workers::Tokio | Workers::TokioBlocking) {
-        return Ok(None);
-    }
-    // Tokio panics when it gets no thread, and then waits for ever for those that it got, so
-    // the panic may not unwind.
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|panic| {
-        let cause = panic.payload_as_str().unwrap_or("unknown cause");
-        system(format_args!("tokio could not be started: {cause}")).report();
-        this_process::exit(1);
-    }));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .thread_keep_alive(KEEP_ALIVE)
-        .build();
-    if let (Workers::TokioBlocking, Ok(runtime)) = (workers, &runtime) {
-        // With one thread for blocking tasks they all get their turn; it stays to the end.
-        drop(runtime.spawn_blocking(|| ()));
-    }
-    panic::set_hook(hook);
-    runtime.map(Some).map_err(system)
 }
 
 /// Asks for the memory that the wheel will need at least, and gives it back: where the system
@@ -183,15 +146,6 @@ impl Delays {
         let offset_ns = (u128::from(z) * u128::from(self.over_ns)) >> 64;
         self.after + Duration::from_nanos(u64::try_from(offset_ns).unwrap_or(self.over_ns))
     }
-}
-
-/// Nanoseconds of a span of at most a few months.
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn system(error: impl fmt::Display) -> Failure {
-    Failure::System(error.to_string())
 }
 
 #[cfg(test)]
