@@ -2,12 +2,14 @@
 //!
 //! A tokio task for every run would cost more than all the rest of the scheduler. So a few of them,
 //! the runners, take runs out of a common queue and give each its first step. One that is over by
-//! then, as many are, has cost no task; one that has to wait becomes a task of its own. A runner
-//! that is held up by a step that takes long holds up nothing else: the other runners go on with
-//! the queue, and there are as many as the runtime has workers.
+//! then, as many are, has cost no task; one that has to wait becomes a task of its own.
 //!
-//! Invariant: while the queue is not empty a runner is on its way to it. Whoever puts a run in
-//! starts runners under the same lock under which the last of them finds the queue empty.
+//! A first step may take long, and with `block_in_place` it may do so without holding up the other
+//! tasks of the runtime. So a runner in the middle of a step counts for nothing.
+//!
+//! Invariant: while the queue is not empty a runner is on its way to it, as a task that the runtime
+//! has been given and that is in no step. Whoever leaves the queue filled, because it put runs in or
+//! because it took one of several out, starts a runner under the same lock if there is none.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -26,14 +28,24 @@ const TURN: u32 = 32;
 /// The queue.
 pub(super) struct Ready {
     state: Mutex<State>,
-    /// How many runners there are at most.
+    /// How many runners are sent at most.
     limit: usize,
 }
 
 #[derive(Default)]
 struct State {
     queue: VecDeque<Claim>,
-    runners: usize,
+    /// Runners that have not come to the queue yet, or not again.
+    on_way: usize,
+}
+
+impl State {
+    /// Keeps the invariant. How many runners the caller has to start.
+    fn send(&mut self, wanted: usize) -> usize {
+        let more = wanted.min(self.queue.len()).saturating_sub(self.on_way);
+        self.on_way += more;
+        more
+    }
 }
 
 impl Ready {
@@ -45,14 +57,10 @@ impl Ready {
         }
     }
 
-    /// The next run, or the end of a runner.
-    fn next(&self) -> Option<Claim> {
-        let mut state = self.state.lock();
-        let next = state.queue.pop_front();
-        if next.is_none() {
-            state.runners -= 1;
-        }
-        next
+    /// Empties the queue.
+    #[must_use]
+    pub(super) fn drain(&self) -> VecDeque<Claim> {
+        std::mem::take(&mut self.state.lock().queue)
     }
 }
 
@@ -62,14 +70,16 @@ impl Inner {
         let more = {
             let mut state = self.ready.state.lock();
             state.queue.extend(claims);
-            let wanted = state.queue.len().min(self.ready.limit);
-            let more = wanted.saturating_sub(state.runners);
-            state.runners += more;
-            more
+            state.send(self.ready.limit)
         };
-        for _ in 0..more {
+        self.start_runners(more);
+    }
+
+    fn start_runners(self: &Arc<Self>, count: usize) {
+        for _ in 0..count {
             let runner = Runner {
                 inner: self.clone(),
+                on_way: true,
                 ends: false,
             };
             // A runtime that has shut down drops it.
@@ -90,21 +100,46 @@ impl Inner {
 /// Takes runs out of the queue until it is empty.
 struct Runner {
     inner: Arc<Inner>,
+    /// Counted as that.
+    on_way: bool,
     ends: bool,
 }
 
 impl Runner {
     async fn run(mut self) {
         let mut begun = 0;
-        while let Some(claim) = self.inner.ready.next() {
-            claim.begin(&self.inner);
+        while let Some(claim) = self.next() {
+            let inner = &self.inner;
+            // The clock is user code too. A run that it has not let begin is cut off.
+            inner.contain("clock", || claim.begin(inner));
             begun += 1;
             if begun == TURN {
                 begun = 0;
+                self.turn_back();
                 tokio::task::yield_now().await;
             }
         }
         self.ends = true;
+    }
+
+    /// The next run.
+    fn next(&mut self) -> Option<Claim> {
+        let (next, more) = {
+            let mut state = self.inner.ready.state.lock();
+            if self.on_way {
+                state.on_way -= 1;
+            }
+            (state.queue.pop_front(), state.send(1))
+        };
+        self.on_way = false;
+        self.inner.start_runners(more);
+        next
+    }
+
+    /// It will come to the queue again.
+    fn turn_back(&mut self) {
+        self.inner.ready.state.lock().on_way += 1;
+        self.on_way = true;
     }
 }
 
@@ -114,11 +149,9 @@ impl Drop for Runner {
         if self.ends {
             return;
         }
-        let left = {
-            let mut state = self.inner.ready.state.lock();
-            state.runners -= 1;
-            std::mem::take(&mut state.queue)
-        };
-        drop(left);
+        if self.on_way {
+            self.inner.ready.state.lock().on_way -= 1;
+        }
+        drop(self.inner.ready.drain());
     }
 }

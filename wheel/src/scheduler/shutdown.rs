@@ -290,6 +290,7 @@ impl Inner {
         if let Some(gate) = &self.gate {
             Claim::leave_queue(gate.drain());
         }
+        drop(self.ready.drain());
         self.bury_all(never_started, Ending::NeverStarted);
         self.tell_runs();
     }
