@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `WAITING` | in the wheel of its shard, at `node` | the driver (`DUE`); cancel, shutdown (`ENDED`) |
 //! | `DUE` | in the hands of a [`Claim`]: on its way through the gates, or about to begin | the run (`RUNNING`; `WAITING` when paused); a missed grace, cancel, shutdown (`ENDED`) |
-//! | `RUNNING` | its work runs | the end of the run (`WAITING`, `DUE`, `ENDED`) |
+//! | `RUNNING` | its work runs; of a task that overlaps itself, the last of its runs | the end of the run (`WAITING`, `ENDED`) |
 //! | `ENDED` | nowhere: for ever | nobody |
 //!
 //! # Ground rules
@@ -160,12 +160,13 @@ pub(super) struct Extra {
     pub(super) cancelled: bool,
     pub(super) token: Option<CancellationToken>,
     pub(super) waker: Option<Waker>,
-    /// `Result<Value, TaskError<Error>>` of the task's work.
+    /// `Result<Value, TaskError<Error>>` of the task's work, or of the last run by now of one that
+    /// overlaps itself.
     pub(super) output: Option<Box<dyn Any + Send>>,
-    /// The outcome is known, whether it was asked for by now or not.
+    /// The outcome is final, whether it was asked for by now or not.
     pub(super) delivered: bool,
-    /// The runs of a task that overlaps itself, how many of them have not ended, and the task of
-    /// such a run.
+    /// The runs of a task that overlaps itself, those that have ended among them; how many have not;
+    /// and the task of such a run.
     pub(super) children: Vec<Weak<dyn Entry>>,
     pub(super) overlapping: u32,
     pub(super) parent: Option<Arc<dyn Entry>>,
@@ -206,19 +207,24 @@ impl<W: Work> Task<W> {
         let parent = cell.extra.as_ref().and_then(|extra| extra.parent.clone());
         let first = !cell.extra.as_ref().is_some_and(|extra| extra.delivered);
         let wanted = first && self.head.has(flag::HANDLE);
-        let (unwanted, waker) = if wanted {
+        let mut output: Option<Box<dyn Any + Send>> = Some(Box::new(output));
+        let mut waker = None;
+        if wanted {
             let extra = cell.extra.get_or_insert_default();
             extra.delivered = true;
-            let old = extra.output.replace(Box::new(output));
-            (old, extra.waker.take())
-        } else {
-            (Some(Box::new(output) as Box<dyn Any + Send>), None)
-        };
+            waker = extra.waker.take();
+            // The outcome of a run, of one that overlaps itself, is worth more than that no other
+            // will begin.
+            if extra.output.is_none() {
+                extra.output = output.take();
+            }
+        }
         drop(cell);
-        if let Some(parent) = parent {
-            inner.child_ended(&*parent, unwanted);
-        } else {
-            inner.contain("drop of an outcome", || drop(unwanted));
+        match (parent, output) {
+            (Some(parent), Some(output)) => inner.child_ended(&*parent, output),
+            (_, unwanted) => {
+                inner.contain("drop of an outcome", || drop(unwanted));
+            }
         }
         if let Some(waker) = waker {
             inner.contain("waker", || waker.wake());
@@ -255,6 +261,9 @@ impl<W: Work> Entry for Task<W> {
 
     fn child(self: Arc<Self>) -> Option<Arc<dyn Entry>> {
         let mut cell = self.cell.lock();
+        if self.head.phase() != Phase::Due {
+            return None;
+        }
         let work = cell.work.as_ref()?.share()?;
         let extra = cell.extra.as_mut()?;
         let head = Head::new(self.head.shard(), self.head.priority(), flag::GATED);
@@ -264,7 +273,10 @@ impl<W: Work> Entry for Task<W> {
             ..Extra::default()
         };
         let child: Arc<dyn Entry> = Task::new(head, Some(Box::new(child_extra)), work);
-        extra.children.retain(|child| child.strong_count() > 0);
+        // Now and then, so that each costs no more than another look at it.
+        if extra.children.len() > 16 + 2 * extra.overlapping as usize {
+            extra.children.retain(|child| child.strong_count() > 0);
+        }
         extra.children.push(Arc::downgrade(&child));
         extra.overlapping += 1;
         Some(child)

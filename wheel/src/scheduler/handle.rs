@@ -97,7 +97,6 @@ impl TaskRef {
             Phase::Waiting => Status::Scheduled,
             Phase::Due => Status::Due,
             Phase::Running => Status::Running,
-            Phase::Ended if extra.is_some_and(|extra| extra.overlapping > 0) => Status::Running,
             Phase::Ended => Status::Ended,
         }
     }
@@ -145,27 +144,22 @@ impl<T: 'static, E: 'static> Future for TaskHandle<T, E> {
     /// # Panics
     /// When polled after it was ready.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let entry = &self.task.entry;
-        let mut guard = entry.lock();
+        // Wakers are user code: cloned before the lock is taken, dropped after it is released.
+        let waker = cx.waker().clone();
+        let mut guard = self.task.entry.lock();
         let extra = guard.get_or_insert_default();
-        let overlaps = extra.overlapping > 0 && !extra.cancelled;
-        let may_go_on = entry.head().has(flag::OVERLAP) && entry.head().phase() != Phase::Ended;
-        if let Some(output) = extra.output.take_if(|_| !overlaps && !may_go_on) {
+        if extra.delivered {
+            let output = extra.output.take();
             drop(guard);
-            let output: Box<dyn Any> = output;
+            let output: Box<dyn Any> = output.expect("a task's handle is not polled after its end");
             return match output.downcast() {
                 Ok(output) => Poll::Ready(*output),
                 Err(_) => unreachable!("a task's handle has the types of its work"),
             };
         }
-        assert!(
-            !extra.delivered || extra.output.is_some(),
-            "a task's handle was polled after it was ready"
-        );
-        match &mut extra.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        let old = extra.waker.replace(waker);
+        drop(guard);
+        drop(old);
         Poll::Pending
     }
 }

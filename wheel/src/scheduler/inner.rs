@@ -30,7 +30,7 @@ use crate::drive::ticks::{NEVER, Ticks};
 use crate::sync::Word;
 
 use super::claim::Claim;
-use super::entry::{Entry, Extra, Phase, flag};
+use super::entry::{Entry, Extra, Head, Phase, flag};
 use super::error::{Refusal, TaskError};
 use super::events::{Event, EventKind, Events};
 use super::gate::Gate;
@@ -255,7 +255,9 @@ impl Inner {
         if entry.head().has(flag::CRON)
             && let Some(later) = self.not_yet(&*entry)
         {
-            let _ = self.file_again(&entry, later, true);
+            if !self.file_again(&entry, later, false) && self.give_up(&*entry) {
+                self.bury_all(vec![entry], Ending::Cancelled);
+            }
             return None;
         }
         if entry.head().has(flag::OVERLAP) {
@@ -267,55 +269,71 @@ impl Inner {
     /// Starts a run of a task that may overlap itself, and files the task for its next.
     fn start_child(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) -> Option<Claim> {
         let now = self.clock.now();
+        let due = self.ticks.instant(tick).unwrap_or(now);
+        let late = now.saturating_duration_since(due);
         let paused = entry
             .lock()
             .as_ref()
             .is_some_and(|extra| extra.paused.is_some());
-        if paused {
-            let _ = self.file_again(entry, tick, false);
-            return None;
-        }
-        let mut run = None;
-        if self.admit().is_ok() {
-            if let Some(child) = entry.clone().child() {
+        let (mut run, mut next) = (None, Some(tick));
+        if !paused {
+            if self.admit().is_err() {
+                count(&self.shard_of(&**entry).counts.missed);
+                self.meters.missed();
+                self.event(&**entry, || EventKind::Missed { late });
+            } else if let Some(child) = entry.clone().child() {
                 run = Claim::new(self.clone(), child, tick).advance(self);
             } else {
                 self.unadmit();
             }
-        } else {
-            count(&self.shard_of(&**entry).counts.missed);
-            self.meters.missed();
+            next = self.next_of(&**entry, now, now);
         }
-        let next = self.next_of(&**entry, now, now);
         let filed = next.is_some_and(|next| self.file_again(entry, next, false));
-        if !filed && self.end(&**entry, &[Phase::Due]) {
-            // Its handle hears from the last of its runs.
-            self.ended(&**entry);
-            self.child_ended(&**entry, None);
+        if !filed && self.give_up(&**entry) {
+            if next.is_some() {
+                self.bury_all(vec![entry.clone()], Ending::Cancelled);
+            } else {
+                let name = || self.name_of(&**entry);
+                self.tally.ended(Ending::Completed, name);
+                entry.bury(self, TaskError::Missed(late));
+            }
         }
         run
     }
 
-    /// A run of a task that may overlap itself has ended, with this output; or its last has begun.
-    pub(super) fn child_ended(&self, parent: &dyn Entry, output: Option<Box<dyn Any + Send>>) {
+    /// A due task is not filed again. Whether that is its end, see [`retire`].
+    #[must_use]
+    fn give_up(&self, entry: &dyn Entry) -> bool {
+        let guard = entry.lock();
+        entry.head().phase() == Phase::Due && retire(entry.head(), guard.as_deref())
+    }
+
+    /// A run of a task that may overlap itself has ended, with this output.
+    pub(super) fn child_ended(&self, parent: &dyn Entry, output: Box<dyn Any + Send>) {
         let mut guard = parent.lock();
         let Some(extra) = guard.as_mut() else {
             return;
         };
-        let mut unwanted = None;
-        if let Some(output) = output {
-            extra.overlapping -= 1;
-            unwanted = if parent.head().has(flag::HANDLE) && !extra.cancelled {
-                extra.output.replace(output)
-            } else {
-                Some(output)
-            };
+        extra.overlapping -= 1;
+        let last = extra.overlapping == 0 && parent.head().phase() == Phase::Running;
+        if last {
+            parent.head().set_phase(Phase::Ended);
         }
-        let waker = extra.waker.take();
+        let ending = if extra.cancelled {
+            Ending::Cancelled
+        } else {
+            Ending::Completed
+        };
+        let unwanted = if parent.head().has(flag::HANDLE) && !extra.delivered {
+            extra.output.replace(output)
+        } else {
+            Some(output)
+        };
         drop(guard);
         self.contain("drop of an outcome", || drop(unwanted));
-        if let Some(waker) = waker {
-            self.contain("waker", || waker.wake());
+        if last {
+            self.tally.ended(ending, || self.name_of(parent));
+            parent.bury(self, TaskError::Cancelled);
         }
     }
 
@@ -431,54 +449,57 @@ impl Inner {
 
     /// Cancels a task.
     pub(super) fn cancel(&self, entry: &dyn Entry) -> Cancel {
+        self.call_off(entry, false)
+    }
+
+    /// Cancels a task and cuts off the runs in progress.
+    pub(super) fn abort(&self, entry: &dyn Entry) -> Cancel {
+        self.call_off(entry, true)
+    }
+
+    fn call_off(&self, entry: &dyn Entry, abort: bool) -> Cancel {
         let shard = self.shard_of(entry);
         let mut state = shard.lock();
         let mut guard = entry.lock();
         let head = entry.head();
         let was = head.phase();
-        let taken = match was {
-            Phase::Waiting => Some(state.remove(head.node())),
-            _ => None,
-        };
-        let mut token = None;
-        let mut children = Vec::new();
-        if was != Phase::Ended {
-            if was == Phase::Running {
-                guard.get_or_insert_default().cancelled = true;
-            } else {
-                head.set_phase(Phase::Ended);
-            }
+        if was == Phase::Ended {
+            return Cancel::Ended;
         }
-        if let Some(extra) = guard.as_mut() {
-            extra.cancelled = true;
-            token = extra.token.clone();
-            children = mem::take(&mut extra.children);
+        let taken = (was == Phase::Waiting).then(|| state.remove(head.node()));
+        let ended = was != Phase::Running && retire(head, guard.as_deref());
+        if !ended {
+            guard.get_or_insert_default().cancelled = true;
         }
+        let extra = guard.as_ref();
+        let token = extra.and_then(|extra| extra.token.clone());
+        let children = extra.map_or_else(Vec::new, |extra| extra.children.clone());
         drop(guard);
         drop(state);
         drop(taken);
+        let mut runs = was == Phase::Running && !head.has(flag::OVERLAP);
         for child in children.iter().filter_map(std::sync::Weak::upgrade) {
-            let _ = self.cancel(&*child);
+            runs |= self.call_off(&*child, abort) == Cancel::Running;
         }
-        match was {
-            Phase::Waiting | Phase::Due => {
-                count(&shard.counts.cancelled);
-                if was == Phase::Due {
-                    self.leave_queues(entry);
-                }
-                self.event(entry, || EventKind::Cancelled);
-                self.tally.ended(Ending::Cancelled, || self.name_of(entry));
-                entry.bury(self, TaskError::Cancelled);
-                Cancel::Cancelled
+        if runs {
+            if let Some(token) = token {
+                self.contain("cancellation", || token.cancel());
             }
-            Phase::Running => {
-                if let Some(token) = token {
-                    self.contain("cancellation", || token.cancel());
-                }
-                Cancel::Running
+            if abort {
+                self.cut_off(entry);
             }
-            Phase::Ended => Cancel::Ended,
+            return Cancel::Running;
         }
+        count(&shard.counts.cancelled);
+        self.event(entry, || EventKind::Cancelled);
+        if ended {
+            if was == Phase::Due {
+                self.leave_queues(entry);
+            }
+            self.tally.ended(Ending::Cancelled, || self.name_of(entry));
+            entry.bury(self, TaskError::Cancelled);
+        }
+        Cancel::Cancelled
     }
 
     /// A due task may stand in a queue.
@@ -489,15 +510,6 @@ impl Inner {
         if let Some(gate) = &self.gate {
             Claim::leave_queue(gate.forget_one(Claim::is_dead));
         }
-    }
-
-    /// Cancels a task and cuts off the run in progress.
-    pub(super) fn abort(&self, entry: &dyn Entry) -> Cancel {
-        let cancelled = self.cancel(entry);
-        if cancelled == Cancel::Running {
-            self.cut_off(entry);
-        }
-        cancelled
     }
 
     /// Makes the run in progress end at its next step.
@@ -782,6 +794,20 @@ impl Inner {
         }
         stats
     }
+}
+
+/// A task that was waiting or due will not be due again, and so has ended, unless runs of it that
+/// overlap go on: then it runs until the last of those has ended. Under the locks that its phase asks
+/// for.
+#[must_use]
+pub(super) fn retire(head: &Head, extra: Option<&Extra>) -> bool {
+    let goes_on = extra.is_some_and(|extra| extra.overlapping > 0);
+    head.set_phase(if goes_on {
+        Phase::Running
+    } else {
+        Phase::Ended
+    });
+    !goes_on
 }
 
 /// The words of a panic.

@@ -10,7 +10,7 @@
 //! The steps are a task of their own, so that a caller who stops waiting does not stop them. A run
 //! that waits for them itself is neither waited for nor cut off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::claim::Claim;
 use super::entry::{Entry, Phase};
 use super::error::TaskError;
 use super::events::EventKind;
-use super::inner::{CLOSED, DRAINING, Inner};
+use super::inner::{CLOSED, DRAINING, Inner, retire};
 use super::stats::count;
 use super::timeout::Sleep;
 
@@ -185,7 +185,7 @@ impl Inner {
         self.tally.open.store(true, Release);
         if grace.run_pending {
             self.drain(self.ticks.deadline(began, grace.timeout - margin));
-            let is_drained = || self.live() <= self.inside() || self.is_closed();
+            let is_drained = || self.live() <= self.held_up() || self.is_closed();
             first_of(self.until(is_drained), deadline.as_mut()).await;
         }
         self.close();
@@ -209,6 +209,19 @@ impl Inner {
     /// How many of the runs in progress wait for the shutdown themselves.
     fn inside(&self) -> usize {
         self.tally.inside.lock().len()
+    }
+
+    /// How many tasks cannot end before the shutdown does: those of the runs that wait for it, and
+    /// the tasks that these are overlapping runs of.
+    fn held_up(&self) -> usize {
+        let inside = self.tally.inside.lock();
+        let parent = |run: &Arc<dyn Entry>| {
+            let guard = run.lock();
+            let parent = guard.as_ref()?.parent.as_ref()?;
+            Some(Arc::as_ptr(parent).addr())
+        };
+        let parents: HashSet<usize> = inside.iter().filter_map(|(run, _)| parent(run)).collect();
+        inside.len() + parents.len()
     }
 
     /// The runs in progress that do not wait for the shutdown themselves.
@@ -242,8 +255,10 @@ impl Inner {
                         .as_ref()
                         .is_some_and(|extra| extra.plan.is_some() || extra.paused.is_some());
                     if stays_away || tick > last {
-                        entry.head().set_phase(Phase::Ended);
-                        cancelled.push(entry);
+                        let ended = retire(entry.head(), entry.lock().as_deref());
+                        if ended {
+                            cancelled.push(entry);
+                        }
                     } else {
                         shard.insert(&mut state, tick, entry);
                     }
@@ -274,8 +289,10 @@ impl Inner {
                 let mut state = shard.lock();
                 state.closed = true;
                 for (_, entry) in state.take_tasks() {
-                    entry.head().set_phase(Phase::Ended);
-                    cancelled.push(entry);
+                    let ended = retire(entry.head(), entry.lock().as_deref());
+                    if ended {
+                        cancelled.push(entry);
+                    }
                 }
             }
             self.bury_all(cancelled, Ending::Cancelled);
@@ -296,7 +313,7 @@ impl Inner {
     }
 
     /// Buries tasks that have just been made to end.
-    fn bury_all(&self, entries: Vec<Arc<dyn Entry>>, ending: Ending) {
+    pub(super) fn bury_all(&self, entries: Vec<Arc<dyn Entry>>, ending: Ending) {
         for entry in entries {
             count(&self.shard_of(&*entry).counts.cancelled);
             self.event(&*entry, || EventKind::Cancelled);
