@@ -143,6 +143,7 @@ fn check<'a>(
 mod tests {
     use super::*;
     use crate::PARTS;
+    use crate::harness::Size;
 
     fn plan(line: &str) -> Result<Plan, BadArgument> {
         Args::try_parse_from(std::iter::once("versus").chain(line.split_whitespace()))
@@ -152,12 +153,25 @@ mod tests {
 
     #[test]
     fn cargos_own_flag_is_ignored_and_every_workload_is_planned() {
-        let plan = plan("wheel --bench").unwrap();
+        let plan = plan("--bench").unwrap();
         assert_eq!(
             plan.tasks.len(),
             PARTS.iter().map(|part| part.workloads.len()).sum::<usize>()
         );
-        assert!(plan.tasks.iter().all(|task| task.n == 1_000_000));
+        let given = |task: &Task| matches!(task.workload.size, Size::Given);
+        let mut given = plan.tasks.iter().filter(|task| given(task));
+        assert!(given.all(|task| task.n == 1_000_000));
+    }
+
+    #[test]
+    fn a_part_has_its_own_workloads_only() {
+        let plan = plan("scheduler").unwrap();
+        let names: Vec<_> = plan.tasks.iter().map(|t| (t.workload.name, t.n)).collect();
+        assert_eq!(names, [("oneshot1m", 1_000_000), ("burst10k", 10_000)]);
+        assert!(matches!(
+            self::plan("scheduler --only fire"),
+            Err(BadArgument::Unknown { .. })
+        ));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | [`proc`] | processor time and context switches of this process |
 //! | [`peers`] | one adapter per subject, with its settings and why they are its best |
 //! | [`wheel`] | the part `wheel`: the workloads of the timing wheel |
+//! | [`scheduler`] | the part `scheduler`: those of the scheduler |
 //!
 //! A new part is a module with a `PART` of its own and a line in [`PARTS`].
 
@@ -22,6 +23,7 @@ pub mod args;
 pub mod harness;
 pub mod peers;
 pub mod proc;
+pub mod scheduler;
 pub mod wheel;
 
 use std::path::Path;
@@ -33,7 +35,7 @@ use args::Args;
 use harness::Part;
 
 /// Every part, in the order in which they run when none is named.
-pub const PARTS: &[Part] = &[wheel::PART];
+pub const PARTS: &[Part] = &[wheel::PART, scheduler::PART];
 
 /// Runs the comparison that the command line asks for; `counted` is the program that measures heap
 /// bytes.
