@@ -49,10 +49,11 @@ pub(super) mod flag {
     /// The run in progress is to end at its next step.
     pub(in crate::scheduler) const ABORT: u8 = 2;
     /// The wall clock decides when it is due.
-    #[cfg(feature = "cron")]
     pub(in crate::scheduler) const CRON: u8 = 4;
     /// It begins its runs as tasks of their own, which may overlap.
     pub(in crate::scheduler) const OVERLAP: u8 = 8;
+    /// Either of these.
+    pub(in crate::scheduler) const PLANNED: u8 = CRON | OVERLAP;
     /// Its runs need a place at a gate of their own.
     pub(in crate::scheduler) const GATED: u8 = 16;
 }

@@ -251,19 +251,32 @@ impl Inner {
     /// A task has been taken out of the wheel. Returns its run, if that may begin.
     #[must_use]
     pub(super) fn come_due(self: &Arc<Self>, entry: Arc<dyn Entry>, tick: u64) -> Option<Claim> {
+        if !entry.head().has(flag::PLANNED) {
+            return Claim::new(self.clone(), entry, tick).advance(self);
+        }
+        let mut run = None;
+        // The clock is user code, whose panic must not leave a task in nobody's hands.
+        if !self.contain("clock", || run = self.come_due_by_plan(&entry, tick)) {
+            self.cut(&*entry);
+        }
+        run
+    }
+
+    /// The same for a task whose plan decides what becomes of it.
+    fn come_due_by_plan(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) -> Option<Claim> {
         #[cfg(feature = "cron")]
         if entry.head().has(flag::CRON)
-            && let Some(later) = self.not_yet(&*entry)
+            && let Some(later) = self.not_yet(&**entry)
         {
-            if !self.file_again(&entry, later, false) && self.give_up(&*entry) {
-                self.bury_all(vec![entry], Ending::Cancelled);
+            if !self.file_again(entry, later, false) && self.give_up(&**entry) {
+                self.bury_all(vec![entry.clone()], Ending::Cancelled);
             }
             return None;
         }
         if entry.head().has(flag::OVERLAP) {
-            return self.start_child(&entry, tick);
+            return self.start_child(entry, tick);
         }
-        Claim::new(self.clone(), entry, tick).advance(self)
+        Claim::new(self.clone(), entry.clone(), tick).advance(self)
     }
 
     /// Starts a run of a task that may overlap itself, and files the task for its next.
