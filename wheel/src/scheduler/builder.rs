@@ -1,5 +1,6 @@
 //! Settings of a scheduler.
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -173,6 +174,9 @@ impl SchedulerBuilder {
         let start = {
             // tokio's clock is that of the runtime, also when it is paused.
             let _inside = runtime.enter();
+            if by_task {
+                check_time_driver()?;
+            }
             clock.now()
         };
         #[cfg(feature = "tracing")]
@@ -241,6 +245,17 @@ impl SchedulerBuilder {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses a runtime on which the driver could not sleep. To be called inside of it.
+fn check_time_driver() -> Result<(), BuildError> {
+    // tokio answers this by a panic alone, here or later in the driver.
+    let sleep = || drop(tokio::time::sleep(Duration::ZERO));
+    catch_unwind(sleep).map_err(|_| BuildError::Argument {
+        argument: "runtime",
+        value: "one without a time driver".to_owned(),
+        allowed: "a tokio runtime with `enable_time`, or another clock".to_owned(),
+    })
 }
 
 impl std::fmt::Debug for SchedulerBuilder {

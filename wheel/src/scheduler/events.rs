@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 /// Something that happened to a task.
@@ -73,8 +74,8 @@ pub enum EventError {
         "{0} events were lost to a slow listener; listen faster, or build with a larger `events`"
     )]
     Lagged(u64),
-    /// The scheduler is gone.
-    #[error("the scheduler is gone")]
+    /// The scheduler has shut down or was dropped: there will be none any more.
+    #[error("the scheduler has ended")]
     Closed,
 }
 
@@ -114,22 +115,27 @@ impl Drop for EventStream {
 /// The scheduler's end.
 #[derive(Debug)]
 pub(super) struct Events {
-    sender: broadcast::Sender<Event>,
+    /// `None` when the scheduler has ended. Handles of tasks, which outlive it, keep the rest of this.
+    sender: Mutex<Option<broadcast::Sender<Event>>>,
     listeners: Arc<AtomicUsize>,
 }
 
 impl Events {
     pub(super) fn new(capacity: usize) -> Self {
         Events {
-            sender: broadcast::Sender::new(capacity),
+            sender: Mutex::new(Some(broadcast::Sender::new(capacity))),
             listeners: Arc::default(),
         }
     }
 
     pub(super) fn listen(&self) -> EventStream {
         self.listeners.fetch_add(1, Relaxed);
+        let receiver = match &*self.sender.lock() {
+            Some(sender) => sender.subscribe(),
+            None => broadcast::channel(1).1,
+        };
         EventStream {
-            receiver: self.sender.subscribe(),
+            receiver,
             listeners: self.listeners.clone(),
         }
     }
@@ -140,7 +146,17 @@ impl Events {
     }
 
     pub(super) fn send(&self, event: Event) {
-        // Nobody may be left to listen.
-        let _ = self.sender.send(event);
+        // Listeners' wakers are user code, so not under the lock.
+        let sender = self.sender.lock().clone();
+        if let Some(sender) = sender {
+            // Nobody may be left to listen.
+            let _ = sender.send(event);
+        }
+    }
+
+    /// There will be no more.
+    pub(super) fn close(&self) {
+        let sender = self.sender.lock().take();
+        drop(sender);
     }
 }

@@ -238,6 +238,9 @@ impl Inner {
         if let Some(extra) = extra.as_mut()
             && let Some(paused) = &mut extra.paused
         {
+            if closing == DRAINING {
+                return false;
+            }
             *paused = tick;
             at = NEVER;
         }
@@ -688,6 +691,7 @@ impl Inner {
         self.life.driver_ended();
         self.driver_gone.store(true, SeqCst);
         self.notify_watchers();
+        self.contain("waker", || self.events.close());
     }
 
     /// Ends the driver, and waits for that.

@@ -161,7 +161,7 @@ fn finish<W: Work>(
     let cut_off = matches!(output, Err(TaskError::Aborted));
     let ending = match cut_off {
         false => Ending::Completed,
-        true if W::BLOCKING => Ending::Abandoned,
+        true if claim.goes_on => Ending::Abandoned,
         true => Ending::Aborted,
     };
     if let Err(error) = &output
@@ -300,6 +300,8 @@ impl<W: Work> Future for Attempt<'_, W> {
         let mut this = self.project();
         let head = this.task.head();
         let result = if head.has(flag::ABORT) {
+            let attempt = this.attempt.as_ref().as_pin_ref();
+            this.claim.goes_on = attempt.is_some_and(|attempt| !W::cut_off(&attempt));
             Err(TaskError::Aborted)
         } else {
             let attempt = this.attempt.as_mut();

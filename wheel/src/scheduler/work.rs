@@ -6,6 +6,8 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
@@ -64,6 +66,12 @@ pub(super) trait Work: Sized + Send + 'static {
 
     /// Begins an attempt. Called where it may panic.
     fn begin(&mut self) -> Self::Attempt;
+
+    /// Keeps an attempt that has begun, and has not ended, from going any further once it is dropped.
+    /// False if that cannot be done.
+    fn cut_off(_attempt: &Self::Attempt) -> bool {
+        true
+    }
 
     /// What the caller handed in, before the first attempt.
     fn give_back(self) -> Self::Given;
@@ -143,11 +151,21 @@ where
 
     fn begin(&mut self) -> OnThread<O> {
         let (work, run) = (self.0.clone(), Run::current());
-        // The lock is the work's own: no two of its attempts run at once.
-        OnThread(tokio::task::spawn_blocking(move || {
+        let claimed = Arc::new(AtomicBool::new(false));
+        let claim = claimed.clone();
+        let thread = tokio::task::spawn_blocking(move || {
+            if claim.swap(true, Relaxed) {
+                return None;
+            }
+            // The lock is the work's own: no two of its attempts run at once.
             let mut work = work.lock();
-            Run::scope(run, || (*work)())
-        }))
+            Some(Run::scope(run, || (*work)()))
+        });
+        OnThread { thread, claimed }
+    }
+
+    fn cut_off(attempt: &OnThread<O>) -> bool {
+        attempt.forestall() || attempt.thread.is_finished()
     }
 
     fn give_back(self) -> F {
@@ -159,14 +177,38 @@ where
 }
 
 /// Work on a blocking thread, whose panic becomes the waiter's.
-pub(super) struct OnThread<O>(JoinHandle<O>);
+pub(super) struct OnThread<O> {
+    thread: JoinHandle<Option<O>>,
+    /// Set by the thread when it gets to the work, or by who does not want it any more: the first of
+    /// them wins. Relaxed: nothing else is read through it.
+    claimed: Arc<AtomicBool>,
+}
+
+impl<O> OnThread<O> {
+    /// Whether the work has not begun, and now will not.
+    fn forestall(&self) -> bool {
+        let first = !self.claimed.swap(true, Relaxed);
+        if first {
+            // Gives its place in the queue for a thread back.
+            self.thread.abort();
+        }
+        first
+    }
+}
+
+impl<O> Drop for OnThread<O> {
+    fn drop(&mut self) {
+        self.forestall();
+    }
+}
 
 impl<O> Future for OnThread<O> {
     type Output = O;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
-        match ready!(Pin::new(&mut self.0).poll(cx)) {
-            Ok(outcome) => Poll::Ready(outcome),
+        match ready!(Pin::new(&mut self.thread).poll(cx)) {
+            Ok(Some(outcome)) => Poll::Ready(outcome),
+            Ok(None) => unreachable!("nobody waits for work that was forestalled"),
             Err(error) => match error.try_into_panic() {
                 Ok(payload) => resume_unwind(payload),
                 Err(_) => panic!("the runtime ended before the work began"),
