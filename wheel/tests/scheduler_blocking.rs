@@ -29,11 +29,17 @@ fn note(runs: &Runs, name: &'static str) -> impl FnMut() + Send + use<> {
     move || runs.note(name)
 }
 
-/// Work that blocks until it is let go.
-fn blocked() -> (Sender<()>, impl FnMut() + Send + 'static) {
+/// Work that blocks each time until it is let go, and how often it has begun.
+fn blocked() -> (Sender<()>, Arc<AtomicU32>, impl FnMut() + Send + 'static) {
     let (let_go, waits) = mpsc::channel();
     let waits: Mutex<Receiver<()>> = Mutex::new(waits);
-    (let_go, move || waits.lock().recv().unwrap())
+    let begun = Arc::new(AtomicU32::new(0));
+    let counter = begun.clone();
+    let work = move || {
+        counter.fetch_add(1, SeqCst);
+        waits.lock().recv().unwrap();
+    };
+    (let_go, begun, work)
 }
 
 /// Lets tasks of the runtime go on until something has become true.
@@ -51,11 +57,11 @@ async fn each_way_to_schedule_has_a_form_that_blocks() {
     drop(scheduler.at_blocking(now + 15 * MS, note(&runs, "at")));
     drop(scheduler.every_blocking(20 * MS, note(&runs, "rate")));
     let delay = note(&runs, "delay");
-    drop(scheduler.every_after_completion_blocking(30 * MS, delay));
+    drop(scheduler.every_after_completion_blocking(25 * MS, delay));
     scheduler.run_for(&clock, 65 * MS).await;
     assert_eq!(
         runs.taken(),
-        "15 at, 20 rate, 30 delay, 40 rate, 60 delay, 60 rate"
+        "15 at, 20 rate, 25 delay, 40 rate, 50 delay, 60 rate"
     );
     assert_eq!(answer.unwrap().await, Ok(42));
 }
@@ -116,13 +122,13 @@ async fn after_its_timeout_it_goes_on_and_keeps_its_place_until_it_ends() {
     let builder = Scheduler::builder().clock(clock.clone());
     let scheduler = builder.max_concurrent_runs(1).build().unwrap();
     let runs = Runs::new(clock.clone());
-    let (let_go, blocks) = blocked();
+    let (let_go, begun, blocks) = blocked();
     let options = scheduler.task().timeout(50 * MS);
     let task = options.after_blocking(10 * MS, blocks).unwrap();
     let status = task.task();
     let next = scheduler.after(20 * MS, runs.work("next"));
     clock.advance(10 * MS);
-    until(|| scheduler.stats().started == 1).await;
+    until(|| begun.load(SeqCst) == 1).await;
     clock.advance(50 * MS);
     // Whoever waits hears of it at once.
     assert_eq!(task.await, Err(TaskError::TimedOut(50 * MS)));
@@ -140,7 +146,7 @@ async fn after_its_timeout_it_goes_on_and_keeps_its_place_until_it_ends() {
 #[tokio::test]
 async fn a_recurring_one_that_was_too_slow_goes_on_when_it_has_ended() {
     let (clock, scheduler, runs) = manual();
-    let (let_go, mut blocks) = blocked();
+    let (let_go, begun, mut blocks) = blocked();
     let work = {
         let runs = runs.clone();
         move || {
@@ -153,14 +159,16 @@ async fn a_recurring_one_that_was_too_slow_goes_on_when_it_has_ended() {
         .every_after_completion_blocking(100 * MS, work)
         .unwrap();
     clock.advance(100 * MS);
-    until(|| runs.taken() == "100 a").await;
+    until(|| begun.load(SeqCst) == 1).await;
     clock.advance(150 * MS);
+    // The run has been woken, and sees that its time is up before it sees its end.
+    tokio::task::yield_now().await;
     let_go.send(()).unwrap();
     scheduler.settled().await;
     assert_eq!(scheduler.stats().timed_out, 1);
     let_go.send(()).unwrap();
     scheduler.run_for(&clock, 100 * MS).await;
-    assert_eq!(runs.taken(), "350 a");
+    assert_eq!(runs.taken(), "100 a, 350 a");
     assert_eq!(task.await, Ok(()));
 }
 
@@ -196,10 +204,10 @@ async fn an_abort_loses_the_outcome_and_frees_the_place() {
     let builder = Scheduler::builder().clock(clock.clone());
     let scheduler = builder.max_concurrent_runs(1).build().unwrap();
     let runs = Runs::new(clock.clone());
-    let (let_go, blocks) = blocked();
+    let (let_go, begun, blocks) = blocked();
     let task = scheduler.after_blocking(10 * MS, blocks).unwrap();
     clock.advance(10 * MS);
-    until(|| task.status() == Status::Running).await;
+    until(|| begun.load(SeqCst) == 1).await;
     assert_eq!(task.abort(), Cancel::Running);
     assert_eq!(task.await, Err(TaskError::Aborted));
     drop(scheduler.after_blocking(10 * MS, note(&runs, "next")));

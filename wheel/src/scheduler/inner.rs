@@ -38,6 +38,7 @@ use super::keys::Keys;
 use super::meters::Meters;
 use super::options::Options;
 use super::ready::Ready;
+use super::recur::Past;
 use super::shard::Shard;
 use super::shutdown::{Ending, Tally};
 use super::stats::{SchedulerStats, count};
@@ -45,11 +46,6 @@ use super::stats::{SchedulerStats, count};
 pub(super) const OPEN: u64 = 0;
 pub(super) const DRAINING: u64 = 1;
 pub(super) const CLOSED: u64 = 2;
-
-/// A cron task looks at the wall clock this often, so that a step of that clock, or a machine that
-/// was asleep, makes it late by no more.
-#[cfg(feature = "cron")]
-const RECHECK: Duration = Duration::from_secs(60);
 
 pub(super) struct Inner {
     pub(super) ticks: Ticks,
@@ -220,6 +216,28 @@ impl Inner {
         self.event(entry, || EventKind::Scheduled);
     }
 
+    /// Lets a task go that was filed for [`NEVER`] until listeners have been told of it.
+    pub(super) fn release(&self, entry: &dyn Entry, tick: u64) {
+        let shard = self.shard_of(entry);
+        let mut state = shard.lock();
+        let mut guard = entry.lock();
+        let node = entry.head().node();
+        // Others may have moved it since, or held it back.
+        if entry.head().phase() != Phase::Waiting || state.deadline(node) != NEVER {
+            return;
+        }
+        match guard.as_mut().and_then(|extra| extra.paused.as_mut()) {
+            Some(paused) => {
+                *paused = tick.min(*paused);
+                return;
+            }
+            None => shard.reschedule(&mut state, node, tick),
+        }
+        drop(guard);
+        drop(state);
+        self.alarm.ring(tick);
+    }
+
     /// Files a task again that is due or running, unless it has been cancelled. A paused one keeps
     /// its tick for later. True if it is in the wheel now.
     pub(super) fn file_again(&self, entry: &Arc<dyn Entry>, tick: u64, retry: bool) -> bool {
@@ -268,14 +286,15 @@ impl Inner {
     /// The same for a task whose plan decides what becomes of it.
     fn come_due_by_plan(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) -> Option<Claim> {
         #[cfg(feature = "cron")]
-        if entry.head().has(flag::CRON)
-            && let Some(later) = self.not_yet(&**entry)
-        {
-            if !self.file_again(entry, later, false) && self.give_up(&**entry) {
-                self.bury_all(vec![entry.clone()], Ending::Cancelled);
+        let tick = match self.due_by_calendar(&**entry, tick) {
+            Ok(tick) => tick,
+            Err(later) => {
+                if !self.file_again(entry, later, false) && self.give_up(&**entry) {
+                    self.bury_all(vec![entry.clone()], Ending::Cancelled);
+                }
+                return None;
             }
-            return None;
-        }
+        };
         if entry.head().has(flag::OVERLAP) {
             return self.start_child(entry, tick);
         }
@@ -293,7 +312,12 @@ impl Inner {
             .is_some_and(|extra| extra.paused.is_some());
         let (mut run, mut next) = (None, Some(tick));
         if !paused {
+            let mut past = Past::Ran {
+                began: now,
+                ended: now,
+            };
             if self.admit().is_err() {
+                past = Past::Missed(now);
                 count(&self.shard_of(&**entry).counts.missed);
                 self.meters.missed();
                 self.event(&**entry, || EventKind::Missed { late });
@@ -302,7 +326,7 @@ impl Inner {
             } else {
                 self.unadmit();
             }
-            next = self.next_of(&**entry, now, now);
+            next = self.next_of(&**entry, &past);
         }
         let filed = next.is_some_and(|next| self.file_again(entry, next, false));
         if !filed && self.give_up(&**entry) {
@@ -351,70 +375,6 @@ impl Inner {
             self.tally.ended(ending, || self.name_of(parent));
             parent.bury(self, TaskError::Cancelled);
         }
-    }
-
-    /// The tick of a recurring task's next run after one that began and ended like this; `None` when
-    /// there is none.
-    pub(super) fn next_of(&self, entry: &dyn Entry, began: Instant, ended: Instant) -> Option<u64> {
-        let mut guard = entry.lock();
-        let extra = guard.as_mut()?;
-        if let Some(left) = &mut extra.runs_left {
-            *left -= 1;
-            if *left == 0 {
-                return None;
-            }
-        }
-        let plan = extra.plan.as_mut()?;
-        #[cfg(feature = "cron")]
-        let next = match plan {
-            super::plan::Plan::Cron {
-                cron,
-                due,
-                coalesce,
-            } => {
-                let (now, wall) = (self.clock.now(), self.clock.system_now());
-                let began = wall
-                    .checked_sub(now.saturating_duration_since(began))
-                    .unwrap_or(wall);
-                let after = if *coalesce { began.max(*due) } else { *due };
-                *due = cron.next_after_system(after)?;
-                Some(self.instant_of(*due))
-            }
-            plan => plan.advance(began, ended),
-        };
-        #[cfg(not(feature = "cron"))]
-        let next = plan.advance(began, ended);
-        let next = next?;
-        let options = self.options(Some(extra));
-        if options.until.is_some_and(|until| next > until) {
-            return None;
-        }
-        Some(self.tick_of(next, options.jitter))
-    }
-
-    /// When the wall clock will show this time, as far as can be told now.
-    #[cfg(feature = "cron")]
-    pub(super) fn instant_of(&self, wall: std::time::SystemTime) -> Instant {
-        let left = wall
-            .duration_since(self.clock.system_now())
-            .unwrap_or(Duration::ZERO);
-        let now = self.clock.now();
-        now.checked_add(left.min(RECHECK)).unwrap_or(now)
-    }
-
-    /// When to look again at a cron task whose time has not come by the wall clock.
-    #[cfg(feature = "cron")]
-    fn not_yet(&self, entry: &dyn Entry) -> Option<u64> {
-        let guard = entry.lock();
-        let extra = guard.as_ref()?;
-        let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan else {
-            return None;
-        };
-        if extra.failed > 0 || *due <= self.clock.system_now() {
-            return None;
-        }
-        let jitter = self.options(Some(extra)).jitter;
-        Some(self.tick_of(self.instant_of(*due), jitter))
     }
 
     /// Moves a task on to its end, if it is in one of these phases, none of which is waiting.
@@ -545,7 +505,9 @@ impl Inner {
 
     /// Moves a task that waits to `tick`.
     pub(super) fn reschedule(&self, entry: &dyn Entry, at: Option<Instant>) -> bool {
+        // What lies in the past is due now, and not late.
         let tick = at.map_or(NEVER, |at| self.tick_of(at, Duration::ZERO));
+        let tick = tick.max(self.ticks.at(self.clock.now()));
         let shard = self.shard_of(entry);
         let mut state = shard.lock();
         let mut guard = entry.lock();
@@ -630,15 +592,16 @@ impl Inner {
         if guard.as_ref().is_some_and(|extra| extra.paused.is_some()) {
             return None;
         }
+        let tick = state.deadline(entry.head().node());
         #[cfg(feature = "cron")]
         if let Some(extra) = guard.as_ref()
             && let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan
             && extra.failed == 0
+            && tick != NEVER
         {
-            let left = due.duration_since(self.clock.system_now());
-            return self.clock.now().checked_add(left.unwrap_or_default());
+            return Some(self.instant_of(*due));
         }
-        match state.deadline(entry.head().node()) {
+        match tick {
             NEVER => None,
             tick => self.ticks.instant(tick),
         }

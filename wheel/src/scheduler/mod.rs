@@ -83,6 +83,7 @@ mod meters;
 mod options;
 mod plan;
 mod ready;
+mod recur;
 mod retry;
 mod run;
 mod shard;

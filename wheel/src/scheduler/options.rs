@@ -82,6 +82,11 @@ impl Options {
         Ok(())
     }
 
+    /// Whether runs of a task may overlap.
+    pub(super) fn overlaps(&self) -> bool {
+        self.max_concurrent.is_some_and(|runs| runs > 1)
+    }
+
     /// Refuses what makes sense for recurring tasks alone.
     pub(super) fn check_once(&self) -> Result<(), Refusal> {
         let only = "for tasks that recur";

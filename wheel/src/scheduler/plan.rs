@@ -56,6 +56,11 @@ pub(super) enum Plan {
 }
 
 impl Plan {
+    /// Whether a run may begin before the one before has ended.
+    pub(super) fn may_overlap(&self) -> bool {
+        !matches!(self, Plan::AfterCompletion { .. })
+    }
+
     /// The instant of the next run after one that ran on time, late, or not at all.
     pub(super) fn advance(&mut self, began: Instant, ended: Instant) -> Option<Instant> {
         match self {

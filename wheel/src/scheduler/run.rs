@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::drive::ticks::NEVER;
+
 use super::claim::Claim;
 use super::context::Run;
 use super::entry::{Entry, Output, Phase, Task, flag};
 use super::error::TaskError;
 use super::events::EventKind;
 use super::inner::{Inner, forget_payload, panic_message};
+use super::recur::Past;
 use super::retry::{Failure, FailureKind};
 use super::shutdown::Ending;
 use super::stats::count;
@@ -134,16 +137,18 @@ fn miss<W: Work>(inner: &Arc<Inner>, task: &Arc<Task<W>>, late: Duration, now: I
     inner.meters.missed();
     inner.event(&**task, || EventKind::Missed { late });
     let entry: Arc<dyn Entry> = task.clone();
-    if !go_on(inner, &entry, now) && inner.end(&*entry, &[Phase::Due]) {
+    if !go_on(inner, &entry, &Past::Missed(now)) && inner.end(&*entry, &[Phase::Due]) {
+        inner
+            .tally
+            .ended(Ending::NeverStarted, || inner.name_of(&*entry));
         entry.bury(inner, TaskError::Missed(late));
     }
 }
 
 /// Files a recurring task for its next run. False if there is none.
-fn go_on(inner: &Arc<Inner>, entry: &Arc<dyn Entry>, began: Instant) -> bool {
-    let now = inner.clock.now();
+fn go_on(inner: &Arc<Inner>, entry: &Arc<dyn Entry>, past: &Past) -> bool {
     inner
-        .next_of(&**entry, began, now)
+        .next_of(&**entry, past)
         .is_some_and(|tick| inner.file_again(entry, tick, false))
 }
 
@@ -177,9 +182,12 @@ fn finish<W: Work>(
         recurs = extra.plan.is_some();
         extra.token = None;
     }
-    if recurs && !cut_off && go_on(inner, &entry, began) {
-        inner.contain("drop of an outcome", || drop(output));
-        return;
+    if recurs && !cut_off {
+        let ended = inner.clock.now();
+        if go_on(inner, &entry, &Past::Ran { began, ended }) {
+            inner.contain("drop of an outcome", || drop(output));
+            return;
+        }
     }
     if inner.end(&*entry, &[Phase::Running]) {
         let work = task.cell.lock().work.take();
@@ -257,12 +265,16 @@ fn retry<E: 'static + Send>(
         return false;
     };
     let tick = inner.ticks.deadline(inner.clock.now(), after);
-    if !inner.file_again(entry, tick, true) {
+    let told = inner.events.wanted();
+    if !inner.file_again(entry, if told { NEVER } else { tick }, true) {
         return false;
     }
     count(&inner.shards[entry.head().shard()].counts.retried);
     inner.meters.retried();
-    inner.event(&**entry, || EventKind::Retried { after });
+    if told {
+        inner.event(&**entry, || EventKind::Retried { after });
+        inner.release(&**entry, tick);
+    }
     true
 }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::drive::ticks::NEVER;
+
 use super::entry::{Entry, Extra, Head, Task, flag};
 use super::error::{Refusal, ScheduleError};
 use super::gate::Gate;
@@ -97,7 +99,8 @@ impl TaskOptions {
 
     /// How many runs of the key may be in progress at once, or of the task if it has no key: 1 or
     /// more. With more than 1 (by default it is 1) a task that recurs does not wait for the end of
-    /// one run before it begins the next. Runs that find no place wait for one, by priority.
+    /// one run before it begins the next, unless it counts from that end. Runs that find no place
+    /// wait for one, by priority.
     pub fn max_concurrent(mut self, runs: usize) -> Self {
         self.set().max_concurrent = Some(runs);
         self
@@ -130,13 +133,14 @@ impl TaskOptions {
         self
     }
 
-    /// How many times a task that recurs runs, 1 or more; attempts of one run count once.
+    /// How many times a task that recurs runs, 1 or more. Attempts of one run count once, and runs
+    /// that were missed do not count.
     pub fn run_limit(mut self, runs: u64) -> Self {
         self.set().limit = Some(runs);
         self
     }
 
-    /// No run is due after this instant.
+    /// No run is due after this instant; jitter and further attempts may put one off past it.
     pub fn until(mut self, end: impl Into<Instant>) -> Self {
         self.set().until = Some(end.into());
         self
@@ -343,8 +347,10 @@ impl TaskOptions {
     ) -> Scheduled<W::Outcome, W::Given> {
         let checked = if period.is_zero() {
             Err(Refusal::argument(kind, period, "more than 0"))
+        } else if kind.starts_with("every_after") {
+            self.options.check()
         } else {
-            self.check_recurring::<W>()
+            self.check_overlap::<W>()
         };
         if let Err(refusal) = checked {
             return Err(ScheduleError::new(refusal, work.give_back()));
@@ -369,7 +375,7 @@ impl TaskOptions {
         self.with_plan(first, plan, work)
     }
 
-    fn check_recurring<W: Work>(&self) -> Result<(), Refusal> {
+    fn check_overlap<W: Work>(&self) -> Result<(), Refusal> {
         self.options.check()?;
         match self.options.max_concurrent {
             Some(runs) if runs > 1 && W::BLOCKING => Err(Refusal::argument(
@@ -387,7 +393,7 @@ impl TaskOptions {
         cron: Result<crate::cron::Cron, crate::cron::CronError>,
         work: W,
     ) -> Scheduled<W::Outcome, W::Given> {
-        let planned = self.check_recurring::<W>().and_then(|()| {
+        let planned = self.check_overlap::<W>().and_then(|()| {
             let cron = cron?;
             let wall = self.inner.clock.system_now();
             let due = if self.options.immediately {
@@ -398,7 +404,7 @@ impl TaskOptions {
                     Refusal::argument("cron", cron.expression(), allowed)
                 })?
             };
-            let first = First::At(self.inner.instant_of(due));
+            let first = First::ByCalendar(self.inner.instant_of(due));
             let plan = Plan::Cron {
                 cron: Box::new(cron),
                 due,
@@ -418,12 +424,11 @@ impl TaskOptions {
         plan: Plan,
         work: W,
     ) -> Scheduled<W::Outcome, W::Given> {
-        let plan = Some(plan);
-        if self.options.max_concurrent.is_some_and(|runs| runs > 1) {
+        if plan.may_overlap() && self.options.overlaps() {
             let work = Shared::new(work);
-            schedule(&self.inner, Some(self.options), first, plan, work)
+            schedule(&self.inner, Some(self.options), first, Some(plan), work)
         } else {
-            schedule(&self.inner, Some(self.options), first, plan, work)
+            schedule(&self.inner, Some(self.options), first, Some(plan), work)
         }
     }
 }
@@ -432,6 +437,9 @@ impl TaskOptions {
 pub(super) enum First {
     After(Duration),
     At(Instant),
+    /// As far as can be told now.
+    #[cfg(feature = "cron")]
+    ByCalendar(Instant),
     /// Beyond the end of time.
     Never,
 }
@@ -446,11 +454,13 @@ pub(super) fn schedule<W: Work>(
 ) -> Scheduled<W::Outcome, W::Given> {
     let given = options.as_deref().unwrap_or(&inner.defaults);
     let tick = first.tick(inner, given.jitter);
-    let admitted = given.check_first(&first).and_then(|()| inner.admit());
+    let admitted = given
+        .check_first(&first, inner)
+        .and_then(|()| inner.admit());
     if let Err(refusal) = admitted {
         return Err(ScheduleError::new(refusal, work.give_back()));
     }
-    let overlaps = plan.is_some() && given.max_concurrent.is_some_and(|runs| runs > 1);
+    let overlaps = plan.as_ref().is_some_and(Plan::may_overlap) && given.overlaps();
     let mut flags = flag::HANDLE;
     flags |= if overlaps { flag::OVERLAP } else { 0 };
     flags |= if given.key.is_some() { flag::GATED } else { 0 };
@@ -478,10 +488,18 @@ pub(super) fn schedule<W: Work>(
     });
     let task = Task::new(head, extra, work);
     let entry: Arc<dyn Entry> = task.clone();
+    // It is not let go before listeners have been told of it, so that they hear of its run later.
+    let told = inner.events.wanted();
+    let at_first = if told { NEVER } else { tick };
     let filed = match key {
-        None => inner.file(&entry, tick).map(|()| inner.announce(&*entry)),
-        Some(key) => keyed(inner, &key, &entry, tick),
+        None => inner
+            .file(&entry, at_first)
+            .map(|()| inner.announce(&*entry)),
+        Some(key) => keyed(inner, &key, &entry, at_first),
     };
+    if told && filed.is_ok() {
+        inner.release(&*entry, tick);
+    }
     match filed {
         Ok(()) => Ok(TaskHandle::new(inner.clone(), entry)),
         Err(refusal) => {
@@ -520,23 +538,50 @@ impl First {
             }
             First::After(delay) => match inner.clock.now().checked_add(*delay) {
                 Some(at) => inner.tick_of(at, jitter),
-                None => crate::drive::ticks::NEVER,
+                None => NEVER,
             },
-            First::At(at) => inner.tick_of(*at, jitter),
-            First::Never => crate::drive::ticks::NEVER,
+            // What was due in the past is due now, and not late.
+            First::At(at) => inner
+                .tick_of(*at, jitter)
+                .max(inner.ticks.at(inner.clock.now())),
+            #[cfg(feature = "cron")]
+            First::ByCalendar(at) => inner.tick_by_calendar(*at, jitter),
+            First::Never => NEVER,
         }
     }
 }
 
 impl Options {
     /// Refuses a task whose first run is after its end.
-    fn check_first(&self, first: &First) -> Result<(), Refusal> {
-        match (self.until, first) {
-            (Some(until), First::At(at)) if *at > until => {
-                Err(Refusal::argument("until", until, "after the first run"))
-            }
-            _ => Ok(()),
+    fn check_first(&self, first: &First, inner: &Inner) -> Result<(), Refusal> {
+        let Some(until) = self.until else {
+            return Ok(());
+        };
+        let now = inner.clock.now();
+        let first = match first {
+            First::After(delay) => now.checked_add(*delay),
+            First::At(at) => Some((*at).max(now)),
+            #[cfg(feature = "cron")]
+            First::ByCalendar(at) => Some(*at),
+            First::Never => None,
+        };
+        if first.is_some_and(|first| first <= until) {
+            return Ok(());
         }
+        let first = first.map_or_else(|| "never".to_owned(), |first| from_now(first, now));
+        Err(Refusal::Argument {
+            argument: "until",
+            value: from_now(until, now),
+            allowed: format!("the time of the first run ({first}) or later"),
+        })
+    }
+}
+
+/// An instant in words.
+fn from_now(at: Instant, now: Instant) -> String {
+    match at.checked_duration_since(now) {
+        Some(ahead) => format!("now + {ahead:?}"),
+        None => format!("now - {:?}", now - at),
     }
 }
 

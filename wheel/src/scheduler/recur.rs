@@ -1,0 +1,123 @@
+//! When a task that recurs runs next, by the scheduler's clock or by the calendar.
+//!
+//! The calendar may step while a cron task waits. So the task is filed for its time as it looks now,
+//! but for no later than a minute from now, and looks again then: the step of a wall clock, or the
+//! sleep of a machine, makes it late by no more.
+
+use std::time::Instant;
+#[cfg(feature = "cron")]
+use std::time::{Duration, SystemTime};
+
+use super::entry::Entry;
+use super::inner::Inner;
+#[cfg(feature = "cron")]
+use super::plan::Plan;
+
+/// How often a cron task looks at the calendar.
+#[cfg(feature = "cron")]
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// What became of the run at hand.
+pub(super) enum Past {
+    /// It took place.
+    Ran { began: Instant, ended: Instant },
+    /// It did not, as was found out then.
+    Missed(Instant),
+}
+
+impl Inner {
+    /// The tick of a recurring task's next run; `None` when there is none.
+    pub(super) fn next_of(&self, entry: &dyn Entry, past: &Past) -> Option<u64> {
+        let mut guard = entry.lock();
+        let extra = guard.as_mut()?;
+        let options = self.options(Some(extra));
+        let (until, jitter) = (options.until, options.jitter);
+        #[cfg(feature = "cron")]
+        let grace = options.grace;
+        let (began, ended) = match *past {
+            Past::Ran { began, ended } => (began, ended),
+            Past::Missed(now) => (now, now),
+        };
+        if let (Past::Ran { .. }, Some(left)) = (past, &mut extra.runs_left) {
+            *left -= 1;
+            if *left == 0 {
+                return None;
+            }
+        }
+        let plan = extra.plan.as_mut()?;
+        #[cfg(feature = "cron")]
+        if let Plan::Cron {
+            cron,
+            due,
+            coalesce,
+        } = plan
+        {
+            let after = match (past, grace) {
+                _ if !*coalesce => *due,
+                // One of those that were missed may be within its grace, and stands for all.
+                (Past::Missed(now), Some(grace)) => self
+                    .wall_of(*now)
+                    .checked_sub(grace.saturating_add(Duration::from_nanos(1)))
+                    .unwrap_or(*due),
+                _ => self.wall_of(began),
+            };
+            *due = cron.next_after_system(after.max(*due))?;
+            let next = self.instant_of(*due);
+            let ends = until.is_some_and(|until| next > until);
+            return (!ends).then(|| self.tick_by_calendar(next, jitter));
+        }
+        let next = plan.advance(began, ended)?;
+        let ends = until.is_some_and(|until| next > until);
+        (!ends).then(|| self.tick_of(next, jitter))
+    }
+
+    /// What the wall clock showed at an instant that has passed.
+    #[cfg(feature = "cron")]
+    fn wall_of(&self, at: Instant) -> SystemTime {
+        let (now, wall) = (self.clock.now(), self.clock.system_now());
+        wall.checked_sub(now.saturating_duration_since(at))
+            .unwrap_or(wall)
+    }
+
+    /// When the wall clock shows this time, as far as can be told now.
+    #[cfg(feature = "cron")]
+    pub(super) fn instant_of(&self, wall: SystemTime) -> Instant {
+        let (now, today) = (self.clock.now(), self.clock.system_now());
+        let at = match wall.duration_since(today) {
+            Ok(left) => now.checked_add(left),
+            Err(error) => now.checked_sub(error.duration()),
+        };
+        at.unwrap_or(now)
+    }
+
+    /// Where a cron task is filed that is due at this instant, as far as can be told now.
+    #[cfg(feature = "cron")]
+    pub(super) fn tick_by_calendar(&self, at: Instant, jitter: Duration) -> u64 {
+        let latest = self.clock.now().checked_add(RECHECK);
+        self.tick_of(latest.map_or(at, |latest| at.min(latest)), jitter)
+    }
+
+    /// The tick since which a cron task is due that has been taken out of the wheel, where it was
+    /// filed for `tick`.
+    ///
+    /// # Errors
+    /// It is not due by the wall clock; the tick at which it is to look again.
+    #[cfg(feature = "cron")]
+    pub(super) fn due_by_calendar(&self, entry: &dyn Entry, tick: u64) -> Result<u64, u64> {
+        let guard = entry.lock();
+        let Some(extra) = guard.as_ref().filter(|extra| extra.failed == 0) else {
+            return Ok(tick);
+        };
+        let Some(Plan::Cron { due, .. }) = extra.plan else {
+            return Ok(tick);
+        };
+        let at = self.instant_of(due);
+        if due > self.clock.system_now() {
+            let jitter = self.options(Some(extra)).jitter;
+            return Err(self.tick_by_calendar(at, jitter));
+        }
+        // It was filed to look again, perhaps long before it was due.
+        let now = self.ticks.at(self.clock.now());
+        Ok(tick.max(self.ticks.at_or_after(at).min(now)))
+    }
+}
