@@ -181,12 +181,15 @@ impl Drop for Claim {
         if !self.settled {
             inner.cut(&**entry);
         }
+        let leaves = !inner.ends_inside(&**entry);
         inner.unregister(&**entry, self.slot);
-        let next_of_key = self.own.as_ref().and_then(|gate| gate.leave());
+        let own = self.own.as_ref().filter(|_| leaves);
+        let next_of_key = own.and_then(|gate| gate.leave());
         if self.own.is_some() {
             inner.key_left(&**entry);
         }
-        let overall = inner.gate.as_ref().filter(|_| self.stage == Stage::Run);
+        let has_place = leaves && self.stage == Stage::Run;
+        let overall = inner.gate.as_ref().filter(|_| has_place);
         let next = overall.and_then(|gate| gate.leave());
         advance_all(next_of_key.into_iter().chain(next));
     }

@@ -56,6 +56,8 @@ pub(super) mod flag {
     pub(in crate::scheduler) const PLANNED: u8 = CRON | OVERLAP;
     /// Its runs need a place at a gate of their own.
     pub(in crate::scheduler) const GATED: u8 = 16;
+    /// The run in progress waits for the shutdown of its scheduler.
+    pub(in crate::scheduler) const INSIDE: u8 = 32;
 }
 
 /// What is known of a task without its lock. Eight bytes.

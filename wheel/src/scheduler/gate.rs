@@ -76,6 +76,11 @@ impl<T> Gate<T> {
         None
     }
 
+    /// Takes a place that was given up for a while, free or not.
+    pub(super) fn come_back(&self) {
+        self.state.lock().taken += 1;
+    }
+
     /// Changes the number of places. Returns those that take new ones.
     #[must_use]
     pub(super) fn resize(&self, limit: usize) -> Vec<T> {

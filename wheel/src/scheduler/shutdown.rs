@@ -22,10 +22,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::claim::Claim;
-use super::entry::{Entry, Phase};
+use super::claim::{Claim, advance_all};
+use super::entry::{Entry, Phase, flag};
 use super::error::TaskError;
 use super::events::EventKind;
+use super::gate::Gate;
 use super::inner::{CLOSED, DRAINING, Inner, retire};
 use super::stats::count;
 use super::timeout::Sleep;
@@ -125,11 +126,18 @@ pub(super) enum Ending {
 /// Counts endings from the beginning of a shutdown on.
 pub(super) struct Tally {
     open: AtomicBool,
-    report: Mutex<ShutdownReport>,
+    report: Mutex<Report>,
     begun: AtomicBool,
     done: watch::Sender<bool>,
     /// The runs in progress that wait for the shutdown themselves, and how often.
     inside: Mutex<Vec<(Arc<dyn Entry>, usize)>>,
+}
+
+#[derive(Default)]
+struct Report {
+    so_far: ShutdownReport,
+    /// The shutdown is over. What ends now, of a run that waited for it, was not a part of it.
+    is_final: bool,
 }
 
 impl Default for Tally {
@@ -150,8 +158,11 @@ impl Tally {
         if self.open.load(Acquire) {
             let name = name();
             let mut report = self.report.lock();
-            report.all.count(ending);
-            report.by_name.entry(name).or_default().count(ending);
+            if !report.is_final {
+                report.so_far.all.count(ending);
+                let of_name = report.so_far.by_name.entry(name).or_default();
+                of_name.count(ending);
+            }
         }
     }
 }
@@ -174,7 +185,7 @@ impl Inner {
         let mut done = self.tally.done.subscribe();
         // The sender lives as long as `self`.
         let _ = done.wait_for(|done| *done).await;
-        self.tally.report.lock().clone()
+        self.tally.report.lock().so_far.clone()
     }
 
     async fn steps(self: &Arc<Self>, grace: Grace) {
@@ -203,7 +214,7 @@ impl Inner {
             }
         }
         self.stop_driver().await;
-        self.tally.report.lock().took = self.clock.now().saturating_duration_since(began);
+        self.tally.report.lock().so_far.took = self.clock.now().saturating_duration_since(began);
     }
 
     /// How many of the runs in progress wait for the shutdown themselves.
@@ -345,7 +356,8 @@ async fn first_of(a: impl Future, mut b: std::pin::Pin<&mut Sleep>) -> bool {
     .await
 }
 
-/// A run that waits for the end of its own scheduler, which does not wait for the run.
+/// A run that waits for the end of its own scheduler, which does not wait for the run. Others get its
+/// places meanwhile: they may have to end first.
 struct Inside<'a> {
     inner: &'a Inner,
     entry: Arc<dyn Entry>,
@@ -353,13 +365,19 @@ struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     fn new(inner: &'a Inner, entry: Arc<dyn Entry>) -> Self {
+        let mut let_in = Vec::new();
         {
             let mut inside = inner.tally.inside.lock();
             match inside.iter_mut().find(|(run, _)| Arc::ptr_eq(run, &entry)) {
                 Some((_, times)) => *times += 1,
-                None => inside.push((entry.clone(), 1)),
+                None => {
+                    inside.push((entry.clone(), 1));
+                    entry.head().raise(flag::INSIDE);
+                    inner.at_gates(&*entry, |gate| let_in.extend(gate.leave()));
+                }
             }
         }
+        advance_all(let_in);
         inner.notify_watchers();
         Inside { inner, entry }
     }
@@ -368,11 +386,50 @@ impl<'a> Inside<'a> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         let mut inside = self.inner.tally.inside.lock();
-        // The task's other reference is here, so that none is dropped under the lock.
-        inside.retain_mut(|(run, times)| {
-            *times -= usize::from(Arc::ptr_eq(run, &self.entry));
-            *times > 0
-        });
+        let place = inside
+            .iter()
+            .position(|(run, _)| Arc::ptr_eq(run, &self.entry));
+        // The run may have ended, and left what waits for the shutdown to somebody else.
+        let Some(place) = place else {
+            return;
+        };
+        inside[place].1 -= 1;
+        if inside[place].1 == 0 {
+            // The other reference is here, so no task is dropped under the lock.
+            inside.swap_remove(place);
+            self.entry.head().lower(flag::INSIDE);
+            self.inner.at_gates(&*self.entry, Gate::come_back);
+        }
+    }
+}
+
+impl Inner {
+    /// A run has ended, perhaps in the middle of waiting for the shutdown. True if it has given up its
+    /// places for that.
+    pub(super) fn ends_inside(&self, entry: &dyn Entry) -> bool {
+        if !entry.head().has(flag::INSIDE) {
+            return false;
+        }
+        let mut inside = self.tally.inside.lock();
+        let place = inside
+            .iter()
+            .position(|(run, _)| std::ptr::addr_eq(Arc::as_ptr(run), entry));
+        let run = place.map(|place| inside.swap_remove(place));
+        entry.head().lower(flag::INSIDE);
+        drop(inside);
+        run.is_some()
+    }
+
+    /// Does something to each gate at which a run has a place.
+    fn at_gates(&self, entry: &dyn Entry, mut act: impl FnMut(&Gate)) {
+        if entry.head().has(flag::GATED)
+            && let Some(gate) = self.gate_of(entry)
+        {
+            act(&gate);
+        }
+        if let Some(gate) = &self.gate {
+            act(gate);
+        }
     }
 }
 
@@ -394,6 +451,7 @@ impl Drop for Steps {
         if !self.all_done {
             self.inner.abandon();
         }
+        self.inner.tally.report.lock().is_final = true;
         self.inner.tally.done.send_replace(true);
     }
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::context::Run;
+use super::entry::flag;
 
 /// What work may return: nothing, or a `Result`.
 pub trait Outcome: Send + 'static {
@@ -154,7 +155,8 @@ where
         let claimed = Arc::new(AtomicBool::new(false));
         let claim = claimed.clone();
         let thread = tokio::task::spawn_blocking(move || {
-            if claim.swap(true, Relaxed) {
+            let cut_off = |run: &Run| run.entry.head().has(flag::ABORT);
+            if claim.swap(true, Relaxed) || run.as_ref().is_some_and(cut_off) {
                 return None;
             }
             // The lock is the work's own: no two of its attempts run at once.
@@ -208,7 +210,8 @@ impl<O> Future for OnThread<O> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
         match ready!(Pin::new(&mut self.thread).poll(cx)) {
             Ok(Some(outcome)) => Poll::Ready(outcome),
-            Ok(None) => unreachable!("nobody waits for work that was forestalled"),
+            // It was cut off before it began. The run is about to hear of that.
+            Ok(None) => Poll::Pending,
             Err(error) => match error.try_into_panic() {
                 Ok(payload) => resume_unwind(payload),
                 Err(_) => panic!("the runtime ended before the work began"),
