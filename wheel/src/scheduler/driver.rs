@@ -14,8 +14,12 @@ use crate::drive::life::OnBehalf;
 use crate::drive::ticks::NEVER;
 use crate::sync::Parker;
 
+use super::claim::Claim;
 use super::inner::Inner;
 use super::shard::Timed;
+
+/// For how many tasks of one tick the driver keeps room.
+pub(super) const KEPT: usize = 1024;
 
 /// How many are taken out under one hold of a shard's lock.
 const BATCH: usize = 64;
@@ -39,15 +43,16 @@ impl ThreadDriver {
         let inner = self.inner.clone();
         let _ended = Ended(inner.clone());
         let _on_behalf = OnBehalf::of(Arc::as_ptr(&inner).addr());
+        let mut hands = Hands::default();
         while !inner.life.is_stopping() {
             // A panic of the clock must not end the driver, nor keep it busy.
-            if !inner.contain("clock", || self.pass()) {
+            if !inner.contain("clock", || self.pass(&mut hands)) {
                 self.parker.park_timeout(PAUSE);
             }
         }
     }
 
-    fn pass(&self) {
+    fn pass(&self, hands: &mut Hands) {
         let inner = &self.inner;
         let request = if self.virtual_time {
             inner.life.requested()
@@ -55,7 +60,7 @@ impl ThreadDriver {
             0
         };
         let now = inner.ticks.at(inner.clock.now());
-        if let Some(mut due) = Due::take(inner, now) {
+        if let Some(mut due) = Due::take(inner, now, hands) {
             due.start(usize::MAX);
             return;
         }
@@ -88,9 +93,10 @@ impl ThreadDriver {
 pub(super) async fn drive(inner: Arc<Inner>, bell: Arc<Notify>) {
     let _ended = Ended(inner.clone());
     let mut begun = 0;
+    let mut hands = Hands::default();
     while !inner.life.is_stopping() {
         let now = inner.ticks.at(inner.clock.now());
-        if let Some(mut due) = Due::take(&inner, now) {
+        if let Some(mut due) = Due::take(&inner, now, &mut hands) {
             // A tick counts as well: there may be many behind.
             begun += 1 + due.rest.len() % TURN;
             while due.start(TURN) {
@@ -124,24 +130,34 @@ pub(super) async fn drive(inner: Arc<Inner>, bell: Arc<Notify>) {
     }
 }
 
-/// What is due at one tick and has not been started.
-struct Due {
-    inner: Arc<Inner>,
-    rest: std::vec::IntoIter<(u64, Timed)>,
+/// Room for what a driver has in hand, kept from tick to tick.
+#[derive(Default)]
+struct Hands {
+    due: Vec<(u64, Timed)>,
+    runs: Vec<Claim>,
 }
 
-impl Due {
+/// What is due at one tick and has not been started.
+struct Due<'a> {
+    inner: &'a Arc<Inner>,
+    rest: std::vec::Drain<'a, (u64, Timed)>,
+    runs: &'a mut Vec<Claim>,
+}
+
+impl<'a> Due<'a> {
     /// Takes out what is due at the earliest tick, in the order of priority, if that tick is not
     /// after `now`. What it takes may be nothing.
-    fn take(inner: &Arc<Inner>, now: u64) -> Option<Due> {
+    fn take(inner: &'a Arc<Inner>, now: u64, hands: &'a mut Hands) -> Option<Self> {
         let tick = inner.earliest();
         if tick > now {
             return None;
         }
         inner.driver_is_busy(true);
-        let mut due = Vec::new();
+        let Hands { due, runs } = hands;
+        due.shrink_to(KEPT);
+        runs.shrink_to(KEPT);
         for shard in inner.shards.iter().filter(|shard| shard.earliest() <= tick) {
-            while !shard.fire(&mut shard.lock(), tick, BATCH, &mut due) {}
+            while !shard.fire(&mut shard.lock(), tick, BATCH, due) {}
         }
         let priority = |(_, timed): &(u64, Timed)| match timed {
             // Somebody waits for it already.
@@ -153,17 +169,17 @@ impl Due {
             due.sort_by_key(|timed| -priority(timed));
         }
         Some(Due {
-            inner: inner.clone(),
-            rest: due.into_iter(),
+            inner,
+            rest: due.drain(..),
+            runs,
         })
     }
 
     /// Starts at most `count` of them. False when none is left.
     fn start(&mut self, count: usize) -> bool {
-        let mut runs = Vec::with_capacity(count.min(self.rest.len()));
         for (tick, timed) in self.rest.by_ref().take(count) {
             match timed {
-                Timed::Task(entry) => runs.extend(self.inner.come_due(entry, tick)),
+                Timed::Task(entry) => self.runs.extend(self.inner.come_due(entry, tick)),
                 Timed::Timeout(timeout) => {
                     if let Some(waker) = timeout.elapse() {
                         self.inner.contain("waker", || waker.wake());
@@ -171,14 +187,14 @@ impl Due {
                 }
             }
         }
-        if !runs.is_empty() {
-            self.inner.make_ready(runs);
+        if !self.runs.is_empty() {
+            self.inner.make_ready(self.runs.drain(..));
         }
         self.rest.len() > 0
     }
 }
 
-impl Drop for Due {
+impl Drop for Due<'_> {
     /// A driver that is dropped in the middle leaves tasks that will not run.
     fn drop(&mut self) {
         for (_, timed) in self.rest.by_ref() {

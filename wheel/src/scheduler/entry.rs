@@ -210,6 +210,11 @@ impl<W: Work> Task<W> {
         let parent = cell.extra.as_ref().and_then(|extra| extra.parent.clone());
         let first = !cell.extra.as_ref().is_some_and(|extra| extra.delivered);
         let wanted = first && self.head.has(flag::HANDLE);
+        if !wanted && parent.is_none() {
+            drop(cell);
+            inner.contain("drop of an outcome", || drop(output));
+            return;
+        }
         let mut output: Option<Box<dyn Any + Send>> = Some(Box::new(output));
         let mut waker = None;
         if wanted {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::claim::advance_all;
-use super::entry::{Entry, Phase};
+use super::entry::{Entry, Phase, flag};
 use super::error::Refusal;
 use super::gate::Gate;
 use super::inner::Inner;
@@ -105,6 +105,9 @@ impl Keys {
         entry: &dyn Entry,
         take: impl FnOnce(&mut Holder) -> Option<Arc<dyn Entry>>,
     ) {
+        if !entry.head().has(flag::GATED) {
+            return;
+        }
         let key = inner.options(entry.lock().as_deref()).key.clone();
         let Some(key) = key else {
             return;

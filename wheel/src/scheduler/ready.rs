@@ -20,6 +20,7 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 
 use super::claim::Claim;
+use super::driver::KEPT;
 use super::inner::Inner;
 
 /// How many runs a runner begins before it lets other tasks of the runtime go on.
@@ -129,7 +130,11 @@ impl Runner {
             if self.on_way {
                 state.on_way -= 1;
             }
-            (state.queue.pop_front(), state.send(1))
+            let next = state.queue.pop_front();
+            if next.is_none() {
+                state.queue.shrink_to(KEPT);
+            }
+            (next, state.send(1))
         };
         self.on_way = false;
         self.inner.start_runners(more);

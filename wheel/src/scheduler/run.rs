@@ -161,7 +161,6 @@ fn finish<W: Work>(
 ) {
     let output = result.and_then(said::<W>);
     let inner = claim.inner();
-    let entry: Arc<dyn Entry> = task.clone();
     tell(inner, task, began, &output);
     let cut_off = matches!(output, Err(TaskError::Aborted));
     let ending = match cut_off {
@@ -172,29 +171,37 @@ fn finish<W: Work>(
     if let Err(error) = &output
         && W::REPEATABLE
         && !cut_off
-        && retry(inner, &entry, error)
+        && retry(inner, task, error)
     {
         return;
     }
     let mut recurs = false;
-    if let Some(extra) = &mut *entry.lock() {
+    let mut cell = task.cell.lock();
+    if let Some(extra) = &mut cell.extra {
         extra.failed = 0;
         recurs = extra.plan.is_some();
         extra.token = None;
     }
     if recurs && !cut_off {
+        drop(cell);
         let ended = inner.clock.now();
+        let entry: Arc<dyn Entry> = task.clone();
         if go_on(inner, &entry, &Past::Ran { began, ended }) {
             inner.contain("drop of an outcome", || drop(output));
             return;
         }
+        cell = task.cell.lock();
     }
-    if inner.end(&*entry, &[Phase::Running]) {
-        let work = task.cell.lock().work.take();
-        inner.contain("drop of a task's work", || drop(work));
-        inner.tally.ended(ending, || inner.name_of(&*entry));
+    if task.head().phase() == Phase::Running {
+        task.head().set_phase(Phase::Ended);
+        let work = cell.work.take();
+        drop(cell);
+        if work.is_some() {
+            inner.contain("drop of a task's work", || drop(work));
+        }
+        inner.tally.ended(ending, || inner.name_of(&**task));
         task.deliver(inner, output);
-        inner.ended(&*entry);
+        inner.ended(&**task);
     }
 }
 
@@ -241,11 +248,8 @@ fn tell<W: Work>(inner: &Inner, task: &Arc<Task<W>>, began: Instant, output: &Ou
 }
 
 /// Files a failed run to be tried again. False if it is not to be.
-fn retry<E: 'static + Send>(
-    inner: &Arc<Inner>,
-    entry: &Arc<dyn Entry>,
-    error: &TaskError<E>,
-) -> bool {
+fn retry<W: Work>(inner: &Inner, task: &Arc<Task<W>>, error: &TaskError<Error<W>>) -> bool {
+    let entry: Arc<dyn Entry> = task.clone();
     let (retry, failed) = {
         let mut guard = entry.lock();
         let Some(retry) = inner.options(guard.as_deref()).retry.clone() else {
@@ -266,14 +270,14 @@ fn retry<E: 'static + Send>(
     };
     let tick = inner.ticks.deadline(inner.clock.now(), after);
     let told = inner.events.wanted();
-    if !inner.file_again(entry, if told { NEVER } else { tick }, true) {
+    if !inner.file_again(&entry, if told { NEVER } else { tick }, true) {
         return false;
     }
     count(&inner.shards[entry.head().shard()].counts.retried);
     inner.meters.retried();
     if told {
-        inner.event(&**entry, || EventKind::Retried { after });
-        inner.release(&**entry, tick);
+        inner.event(&*entry, || EventKind::Retried { after });
+        inner.release(&*entry, tick);
     }
     true
 }
