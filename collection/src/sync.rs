@@ -17,7 +17,7 @@
 
 #[cfg(not(wheelhouse_loom))]
 mod real {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
     pub(crate) use std::thread::ThreadId;
 
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
@@ -42,7 +42,7 @@ mod real {
         static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
-    /// The number of this thread, counted from 0 in the order in which threads first asked.
+    /// A number of this thread's own, of which callers use the lowest two bits.
     #[inline]
     pub(crate) fn stripe() -> usize {
         NUMBER.with(|number| match number.get() {
@@ -53,8 +53,14 @@ mod real {
 
     #[cold]
     fn first_time(number: &Cell<usize>) -> usize {
-        number.set(THREADS.fetch_add(1, Ordering::Relaxed));
+        number.set(spread(THREADS.fetch_add(1, Ordering::Relaxed)));
         number.get()
+    }
+
+    /// Exchanges the lowest two bits: 0, 2, 1, 3, and so on. Threads that began one after the other,
+    /// and are likely to work side by side, differ in the upper bit.
+    pub(crate) fn spread(number: usize) -> usize {
+        number & !3 | (number & 1) << 1 | (number >> 1) & 1
     }
 
     pub(crate) struct Map<K, V>(DashMap<K, V, RandomState>);
@@ -110,7 +116,7 @@ mod model {
     use std::ops::{Deref, DerefMut};
     use std::sync::Arc;
 
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
     pub(crate) use loom::thread::ThreadId;
 
     pub(crate) fn thread_id() -> ThreadId {

@@ -2,48 +2,49 @@
 //!
 //! # How threads meet
 //!
-//! Each stripe has a word with its outcomes since it last shared some: how many, and a bit for each
-//! error and each slow one. When there are [`BLOCK`] of them, the thread that added the last takes the
-//! lock, exchanges the word for 0 and pushes what was in it into the [`OutcomesRing`].
+//! Each stripe has a word with its outcomes since it last shared some: how many, and a mark for each
+//! error and each slow one. The thread that adds the eighth takes the oldest eight out of the word and
+//! pushes them into the [`Blocks`] that all share.
 //!
 //! # Invariants
 //!
-//! - I6: nothing is lost or counted twice: a word is only added to and exchanged for 0 under the lock,
-//!   and what is exchanged is pushed before the lock is released. (The exception is a block of plain
-//!   successes when the ring is full of them: pushing that would change nothing.)
-//! - I7: an outcome and its marks come in one access, so no reader sees more errors than requests.
+//! - I6: nothing is lost or counted twice: a word changes in one access, by an outcome or by a block
+//!   that leaves, and a block that leaves is pushed by who took it. (The exception is a block of plain
+//!   successes when the circle is full of them: pushing that would change nothing.)
+//! - I7: an outcome and its marks come in one access.
 //!
 //! # Races considered
 //!
-//! - A stripe goes past its block while its publisher waits for the lock: successes need no room, and
-//!   a marked outcome for which there is none takes the lock itself. Each thread publishes before it
-//!   adds again, so the number in a word is bounded by [`BLOCK`] and the number of threads.
-//! - A block of successes is dropped while another thread publishes an error: the drop is as if it had
+//! - A stripe goes past its block before that is taken: successes need no room, and a marked outcome
+//!   for which there is none takes a block first. Each thread shares before it adds again, so what is
+//!   in a word is bounded by the block and the number of threads.
+//! - A block of successes is dropped while another thread pushes an error: the drop is as if it had
 //!   been first. The error stays a block longer than it would have, which is within what is promised.
+//! - A reader finds neither in the word nor in the circle a block that is on its way: likewise.
+//! - A reader adds up words and circle at different times, and may find more errors than outcomes: it
+//!   caps them.
 
 use std::fmt;
 use std::time::Instant;
 
 use crate::BuildError;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, stripe};
+use crate::sync::{AtomicU64, Ordering, stripe};
 
 use super::Window;
+use super::blocks::{BLOCK, Blocks};
 use super::bucket::{Outcome, Outcomes};
-use super::outcomes_ring::{OutcomesRing, Run};
-use super::stripes::{Line, Stripes};
+use super::stripes::Stripes;
 
 /// The largest window.
 const MAX_SIZE: usize = 1 << 24;
 
-/// How many outcomes a stripe keeps to itself.
-const BLOCK: u64 = 8;
-
 /// Smaller windows have one stripe: the blocks of several would be too much of them.
-const STRIPED_FROM: usize = 64;
+const STRIPED_FROM: u32 = 64;
 
 /// How many outcomes of a word have room for their marks: errors in bits 0 to 23, slow ones in bits
 /// 24 to 47, and the number of outcomes above.
 const ROOM: u64 = 24;
+const MARKS: u64 = (1 << ROOM) - 1;
 const NUMBER: u32 = 48;
 const ONE: u64 = 1 << NUMBER;
 
@@ -72,11 +73,7 @@ const ONE: u64 = 1 << NUMBER;
 /// A sum never has more errors than requests, nor more requests than `n`.
 pub struct CountWindow {
     stripes: Stripes,
-    size: u32,
-    /// Whether pushing successes changes nothing. Only a hint outside the lock.
-    clean: AtomicBool,
-    /// On a line of its own: the lock is written to all the time.
-    ring: Line<Mutex<OutcomesRing>>,
+    blocks: Blocks,
 }
 
 impl CountWindow {
@@ -92,9 +89,7 @@ impl CountWindow {
         }
         Ok(CountWindow {
             stripes: Stripes::new(),
-            size: size as u32,
-            clean: AtomicBool::new(false),
-            ring: Line(Mutex::new(OutcomesRing::new(size))),
+            blocks: Blocks::new(size as u32),
         })
     }
 
@@ -121,88 +116,112 @@ impl CountWindow {
     #[inline]
     fn add_on(&self, thread: usize, outcome: Outcome) -> Outcomes {
         let stripe = self.stripe(thread);
-        let word = if outcome == Outcome::Success {
+        let word = match outcome {
             // Relaxed: nothing is published beside the word itself (I6, I7).
-            stripe.fetch_add(ONE, Ordering::Relaxed) + ONE
-        } else {
-            match add_marked(stripe, outcome) {
-                Ok(word) => word,
-                Err(full) => {
-                    self.publish(full, stripe, Some(outcome));
-                    return Outcomes::default();
-                }
-            }
+            Outcome::Success => stripe.fetch_add(ONE, Ordering::Relaxed) + ONE,
+            marked => self.add_marked(stripe, marked),
         };
-        if word >> NUMBER >= BLOCK {
-            self.publish(word, stripe, None);
-            return Outcomes::default();
+        match word >> NUMBER < BLOCK {
+            true => outcomes(word),
+            false => outcomes(self.share(stripe, word)),
         }
-        outcomes(word)
     }
 
     #[inline]
     fn stripe(&self, thread: usize) -> &AtomicU64 {
-        let striped = self.size as usize >= STRIPED_FROM;
+        let striped = self.blocks.size() >= STRIPED_FROM;
         self.stripes.of(if striped { thread } else { 0 })
     }
 
-    /// Pushes what the stripe has, and one more outcome that it had no room for. `seen` is what was
-    /// in it.
-    fn publish(&self, seen: u64, stripe: &AtomicU64, more: Option<Outcome>) {
-        // Relaxed, both: see the last race.
-        if seen == BLOCK * ONE
-            && more.is_none()
-            && self.clean.load(Ordering::Relaxed)
-            && stripe
-                .compare_exchange(seen, 0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
-            return;
+    /// Adds an outcome with its marks, and returns the new word.
+    fn add_marked(&self, stripe: &AtomicU64, outcome: Outcome) -> u64 {
+        let (error, slow) = (u64::from(outcome.is_error()), u64::from(outcome.is_slow()));
+        // Relaxed: nothing is published beside the word itself (I6, I7).
+        let mut word = stripe.load(Ordering::Relaxed);
+        loop {
+            let number = word >> NUMBER;
+            if number >= ROOM {
+                word = self.share(stripe, word);
+                continue;
+            }
+            let marked = word + ONE + (error << number) + (slow << (ROOM + number));
+            match stripe.compare_exchange_weak(word, marked, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return marked,
+                Err(changed) => word = changed,
+            }
         }
-        let mut ring = self.ring.0.lock();
-        take_in(&mut ring, stripe);
-        if let Some(outcome) = more {
-            ring.push(Run {
-                errors: u64::from(outcome.is_error()),
-                slow: u64::from(outcome.is_slow()),
-                len: 1,
-            });
-        }
-        let clean = ring.is_clean();
-        // Relaxed: a hint, and only written under the lock. Written when it changes, so that those
-        // who read it keep their line.
-        if clean != self.clean.load(Ordering::Relaxed) {
-            self.clean.store(clean, Ordering::Relaxed);
+    }
+
+    /// Takes the oldest eight outcomes out of a stripe and shares them, unless others have done so.
+    /// Takes the word that was seen there and returns the one that was left.
+    fn share(&self, stripe: &AtomicU64, mut word: u64) -> u64 {
+        loop {
+            if word >> NUMBER < BLOCK {
+                return word;
+            }
+            let left = after_block(word);
+            // Relaxed, both: the word is all there is to it (I6).
+            match stripe.compare_exchange_weak(word, left, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    let block = (word & 0xFF | (word >> ROOM & 0xFF) << BLOCK) as u16;
+                    if block != 0 || !self.blocks.is_clean() {
+                        self.blocks.push(block);
+                    }
+                    return left;
+                }
+                Err(changed) => word = changed,
+            }
         }
     }
 
     /// How many outcomes there are, with their errors and slow ones.
     #[must_use]
     pub fn snapshot(&self) -> Outcomes {
-        let size = u64::from(self.size);
-        let ring = self.ring.0.lock();
+        let size = u64::from(self.blocks.size());
         let mut recent = Outcomes::default();
         for stripe in self.stripes.iter() {
-            // Relaxed: a word is moved into the ring under the lock only.
-            let word = run(stripe.load(Ordering::Relaxed), size);
-            recent.requests += u64::from(word.len);
-            recent.errors += u64::from(word.errors.count_ones());
-            recent.slow += u64::from(word.slow.count_ones());
+            // Relaxed: see the last two races.
+            add(&mut recent, newest(stripe.load(Ordering::Relaxed), size));
         }
-        let held = ring.sums().requests;
-        let leaving = (held + recent.requests).saturating_sub(size).min(held);
-        let older = ring.without_oldest(leaving as usize);
-        drop(ring);
-        // Several stripes may have more than the window between them.
-        let requests = (older.requests + recent.requests).min(size);
+        recent.requests = recent.requests.min(size);
+        let mut sum = self.blocks.newest(size - recent.requests);
+        add(&mut sum, recent);
         Outcomes {
-            requests,
-            errors: (older.errors + recent.errors).min(requests),
-            slow: (older.slow + recent.slow).min(requests),
+            requests: sum.requests,
+            errors: sum.errors.min(sum.requests),
+            slow: sum.slow.min(sum.requests),
         }
     }
 
-    /// Forgets everything that was added.
+    /// What threads have shared of the newest outcomes: a [`snapshot`](Self::snapshot) that leaves out
+    /// at most the last seven of each thread, and does not touch what they write to on each call.
+    ///
+    /// Right after a thread has shared, which an empty result of [`add`](Self::add) tells, this costs
+    /// it next to nothing.
+    ///
+    /// ```
+    /// use wheelhouse_collection::{CountWindow, Outcome};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = CountWindow::new(100)?;
+    /// for _ in 0..9 {
+    ///     window.add(Outcome::Failure);
+    /// }
+    /// assert_eq!(window.shared().errors, 8);
+    /// assert_eq!(window.snapshot().errors, 9);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn shared(&self) -> Outcomes {
+        let sum = self.blocks.newest(u64::from(self.blocks.size()));
+        Outcomes {
+            requests: sum.requests,
+            errors: sum.errors.min(sum.requests),
+            slow: sum.slow.min(sum.requests),
+        }
+    }
+
+    /// Forgets everything that was added before. What other threads add at the same time may stay.
     ///
     /// ```
     /// use wheelhouse_collection::{CountWindow, Outcome, Outcomes};
@@ -215,19 +234,17 @@ impl CountWindow {
     /// # Ok(()) }
     /// ```
     pub fn clear(&self) {
-        let mut ring = self.ring.0.lock();
         for stripe in self.stripes.iter() {
-            // Relaxed, as in `take_in`.
+            // Relaxed: as in `share`.
             stripe.swap(0, Ordering::Relaxed);
         }
-        ring.clear();
-        self.clean.store(false, Ordering::Relaxed);
+        self.blocks.clear();
     }
 
     /// How many outcomes the window has room for.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.size as usize
+        self.blocks.size() as usize
     }
 }
 
@@ -252,63 +269,43 @@ impl Window for CountWindow {
 impl fmt::Debug for CountWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CountWindow")
-            .field("size", &self.size)
+            .field("size", &self.size())
             .finish_non_exhaustive()
     }
 }
 
-/// Adds an outcome with its marks and gives the new word, or the old one if it has no room.
-fn add_marked(stripe: &AtomicU64, outcome: Outcome) -> Result<u64, u64> {
-    let (error, slow) = (u64::from(outcome.is_error()), u64::from(outcome.is_slow()));
-    // Relaxed: nothing is published beside the word itself (I6, I7).
-    let mut word = stripe.load(Ordering::Relaxed);
-    loop {
-        let number = word >> NUMBER;
-        if number >= ROOM {
-            return Err(word);
-        }
-        let marked = word + ONE + (error << number) + (slow << (ROOM + number));
-        match stripe.compare_exchange_weak(word, marked, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return Ok(marked),
-            Err(changed) => word = changed,
-        }
-    }
+/// A word without its oldest eight outcomes.
+fn after_block(word: u64) -> u64 {
+    let errors = (word & MARKS) >> BLOCK;
+    let slow = (word >> ROOM & MARKS) >> BLOCK;
+    errors | slow << ROOM | ((word >> NUMBER) - BLOCK) << NUMBER
 }
 
-/// Moves what a stripe has into the ring.
-fn take_in(ring: &mut OutcomesRing, stripe: &AtomicU64) {
-    // Relaxed: the word is all there is to it, and others read it under the lock.
-    let word = stripe.swap(0, Ordering::Relaxed);
-    let mut rest = word >> NUMBER;
-    let mut marks = word;
-    while rest > 0 {
-        let number = rest.min(ROOM);
-        ring.push(run(marks & (ONE - 1) | number << NUMBER, u64::MAX));
-        // All marks are among the first.
-        marks = 0;
-        rest -= number;
-    }
-}
-
-/// The newest outcomes in a word, at most `most`.
-fn run(word: u64, most: u64) -> Run {
-    const MARKS: u64 = (1 << ROOM) - 1;
+/// The sums of the newest outcomes in a word, at most `most`.
+fn newest(word: u64, most: u64) -> Outcomes {
     let number = word >> NUMBER;
-    let len = number.min(most);
-    let gone = (number - len).min(63);
-    Run {
-        errors: (word & MARKS) >> gone,
-        slow: (word >> ROOM & MARKS) >> gone,
-        len: len as u32,
+    let requests = number.min(most);
+    // Of more there are no marks.
+    let gone = (number - requests).min(ROOM);
+    Outcomes {
+        requests,
+        errors: u64::from(((word & MARKS) >> gone).count_ones()),
+        slow: u64::from(((word >> ROOM & MARKS) >> gone).count_ones()),
     }
 }
 
+/// The sums of all outcomes in a word.
 #[inline]
 fn outcomes(word: u64) -> Outcomes {
-    let run = run(word, BLOCK);
     Outcomes {
-        requests: u64::from(run.len),
-        errors: u64::from(run.errors.count_ones()),
-        slow: u64::from(run.slow.count_ones()),
+        requests: word >> NUMBER,
+        errors: u64::from((word & MARKS).count_ones()),
+        slow: u64::from((word >> ROOM & MARKS).count_ones()),
     }
+}
+
+fn add(sum: &mut Outcomes, more: Outcomes) {
+    sum.requests += more.requests;
+    sum.errors += more.errors;
+    sum.slow += more.slow;
 }

@@ -1,10 +1,10 @@
 //! Counts of the recent past: by time or by number.
 
+mod blocks;
 mod bucket;
 mod count;
 #[cfg(all(test, wheelhouse_loom))]
 mod loom_tests;
-mod outcomes_ring;
 mod rolling;
 mod row;
 mod shared;

@@ -8,7 +8,7 @@ use crate::sync::stripe;
 
 use super::Window;
 use super::bucket::Bucket;
-use super::shared::{Shared, nanos};
+use super::shared::Shared;
 
 /// The most buckets that a window has.
 const MAX_BUCKETS: usize = 1 << 20;
@@ -48,7 +48,6 @@ const MAX_BUCKETS: usize = 1 << 20;
 /// The one-liners without an instant read [`Instant::now`]. Callers that keep time as a number of
 /// nanoseconds use the forms `…_nanos`, which count it from the window's start.
 pub struct RollingWindow<B: Bucket> {
-    start: Instant,
     shared: Shared<B>,
 }
 
@@ -95,8 +94,7 @@ impl<B: Bucket> RollingWindow<B> {
             return Err(BuildError::new("bucket_length", value, "1ns and more"));
         }
         Ok(RollingWindow {
-            start,
-            shared: Shared::new(buckets as u32, bucket_length),
+            shared: Shared::new(start, buckets as u32, bucket_length),
         })
     }
 
@@ -284,7 +282,7 @@ impl<B: Bucket> RollingWindow<B> {
     #[inline]
     #[must_use]
     pub fn nanos_at(&self, now: Instant) -> u64 {
-        nanos(now.saturating_duration_since(self.start))
+        self.shared.nanos_at(now)
     }
 
     /// The number of buckets.

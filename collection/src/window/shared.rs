@@ -22,8 +22,8 @@
 //!    locks and folds the word.
 //!
 //! A turn is a section: it exchanges every word for 0 and folds what was in them into the bucket that
-//! ends, clears the buckets that leave the window, publishes the new sum, and stores the new `edge`
-//! last (Release).
+//! ends, clears the buckets that leave the window, stores the new `edge` when all words are empty
+//! (Release), and publishes the new sum.
 //!
 //! # A reader
 //!
@@ -53,7 +53,7 @@
 //! - A reader that looks ahead while a writer turns: both have the lock, one after the other. A view
 //!   is never before the current bucket.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
@@ -73,6 +73,7 @@ const TRIES: u32 = 2;
 pub(super) struct Shared<B: Bucket> {
     stripes: Stripes,
     head: Head<B>,
+    start: Instant,
     /// Of a bucket, 1 to [`LAST`] nanoseconds.
     length: u64,
     buckets: u32,
@@ -98,7 +99,7 @@ type Locked<'a, B> = MutexGuard<'a, Box<Row<<B as Bucket>::Counters>>>;
 
 impl<B: Bucket> Shared<B> {
     /// At least one bucket, of at least a nanosecond.
-    pub(super) fn new(buckets: u32, length: Duration) -> Self {
+    pub(super) fn new(start: Instant, buckets: u32, length: Duration) -> Self {
         let length = nanos(length);
         Shared {
             stripes: Stripes::new(),
@@ -108,6 +109,7 @@ impl<B: Bucket> Shared<B> {
                 view_edge: AtomicU64::new(length),
                 sums: B::Counters::shared(),
             },
+            start,
             length,
             buckets,
             leaves_out_current: false,
@@ -119,6 +121,12 @@ impl<B: Bucket> Shared<B> {
         self.leaves_out_current = true;
         let row = self.row.lock();
         self.section(|| self.publish(&row, self.view(&row)));
+    }
+
+    /// Time from the start to `now`, 0 before it.
+    #[inline]
+    pub(super) fn nanos_at(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.start))
     }
 
     pub(super) fn length(&self) -> Duration {
@@ -141,24 +149,46 @@ impl<B: Bucket> Shared<B> {
         let now = now.min(LAST);
         // Acquire: pairs with the Release in `turn`, whose exchange of the word comes before our
         // addition (I3).
-        if now >= self.head.edge.load(Ordering::Acquire) {
-            self.turn(now);
-        }
-        let stripe = self.stripes.of(thread);
-        let word = match Word::<B>::pack(&increments) {
-            // Relaxed: nothing is published beside the word itself (I4, I5).
-            Some(delta) => stripe
-                .fetch_add(delta, Ordering::Relaxed)
-                .wrapping_add(delta),
-            None => {
-                self.fold_at_once(&increments);
-                stripe.load(Ordering::Relaxed)
-            }
+        let edge = self.head.edge.load(Ordering::Acquire);
+        let counts = match Word::<B>::pack(&increments) {
+            Some(delta) if now < edge => self.count(thread, delta),
+            delta => self.add_slowly(thread, now, delta, &increments),
         };
-        if Word::<B>::is_heavy(word) {
-            self.lighten(stripe);
+        B::from_counts(counts)
+    }
+
+    #[inline]
+    fn count(&self, thread: usize, delta: u64) -> Counts<B> {
+        // Relaxed: nothing is published beside the word itself (I4, I5).
+        let old = self.stripes.of(thread).fetch_add(delta, Ordering::Relaxed);
+        let word = old.wrapping_add(delta);
+        match Word::<B>::is_heavy(word) {
+            false => Word::<B>::unpack(word),
+            true => self.lighten(thread),
         }
-        B::from_counts(Word::<B>::unpack(word))
+    }
+
+    /// Adds at an edge, or what is too great for a word.
+    #[cold]
+    #[inline(never)]
+    fn add_slowly(
+        &self,
+        thread: usize,
+        now: u64,
+        delta: Option<u64>,
+        increments: &Counts<B>,
+    ) -> Counts<B> {
+        match delta {
+            Some(delta) => {
+                self.turn(now, None);
+                self.count(thread, delta)
+            }
+            None => {
+                self.turn(now, Some(increments));
+                // Relaxed: as in `count`.
+                Word::<B>::unpack(self.stripes.of(thread).load(Ordering::Relaxed))
+            }
+        }
     }
 
     /// The sum over the window at `now`.
@@ -239,45 +269,44 @@ impl<B: Bucket> Shared<B> {
         });
     }
 
-    /// Makes the bucket of `now` the current one, unless that or a later one is.
-    #[cold]
-    fn turn(&self, now: u64) {
+    /// Makes the bucket of `now` the current one, unless that or a later one is, and adds to it what
+    /// is too great for a word.
+    fn turn(&self, now: u64, more: Option<&Counts<B>>) {
         let mut row = self.row.lock();
         let bucket = self.bucket(now);
-        if bucket <= row.current() {
+        if bucket <= row.current() && more.is_none() {
             return;
         }
         self.section(|| {
-            for stripe in self.stripes.iter() {
-                // Relaxed: the section publishes it to readers, the edge below to writers.
-                row.fold(&Word::<B>::unpack(stripe.swap(0, Ordering::Relaxed)));
+            if bucket > row.current() {
+                for stripe in self.stripes.iter() {
+                    // Relaxed: the section publishes it to readers, the edge below to writers.
+                    row.fold(&Word::<B>::unpack(stripe.swap(0, Ordering::Relaxed)));
+                }
+                row.advance(bucket);
+                // Release: pairs with the Acquire in `add`, and publishes that the words are empty
+                // (I3).
+                self.head.edge.store(self.edge(bucket), Ordering::Release);
             }
-            row.advance(bucket);
-            self.publish(&row, bucket);
-            // Release: pairs with the Acquire in `add`, and publishes that the words are empty (I3).
-            self.head.edge.store(self.edge(bucket), Ordering::Release);
+            if let Some(increments) = more {
+                row.fold(increments);
+            }
+            self.publish(&row, row.current());
         });
     }
 
-    /// Moves what a stripe has into the row (I1).
+    /// Moves what a stripe has into the row (I1), and gives what is left.
     #[cold]
-    fn lighten(&self, stripe: &AtomicU64) {
+    #[inline(never)]
+    fn lighten(&self, thread: usize) -> Counts<B> {
         let mut row = self.row.lock();
         self.section(|| {
             // Relaxed, as in `turn`.
-            row.fold(&Word::<B>::unpack(stripe.swap(0, Ordering::Relaxed)));
+            let word = self.stripes.of(thread).swap(0, Ordering::Relaxed);
+            row.fold(&Word::<B>::unpack(word));
             self.publish(&row, self.view(&row));
         });
-    }
-
-    /// Adds what is too great for a word.
-    #[cold]
-    fn fold_at_once(&self, increments: &Counts<B>) {
-        let mut row = self.row.lock();
-        self.section(|| {
-            row.fold(increments);
-            self.publish(&row, self.view(&row));
-        });
+        Counts::<B>::default()
     }
 
     /// Runs `body`, which moves counts or writes the head. The caller has the lock.
@@ -338,7 +367,7 @@ impl<B: Bucket> Shared<B> {
 }
 
 /// A duration as time of a window.
-pub(super) fn nanos(duration: Duration) -> u64 {
+fn nanos(duration: Duration) -> u64 {
     let nanos = duration
         .as_secs()
         .saturating_mul(1_000_000_000)

@@ -23,12 +23,10 @@ impl Stripes {
         Stripes(std::array::from_fn(|_| Line(AtomicU64::new(0))))
     }
 
-    /// The word of the thread with this number. Threads with successive numbers are in different
-    /// pairs of lines: two threads that began together do not meet even there.
+    /// The word of the thread with this number, of [`stripe`](crate::sync::stripe).
     #[inline]
     pub(super) fn of(&self, thread: usize) -> &AtomicU64 {
-        const HALF: usize = STRIPES / 2;
-        &self.0[thread / 2 % HALF + thread % 2 * HALF].0
+        &self.0[thread % STRIPES].0
     }
 
     #[inline]
@@ -39,13 +37,18 @@ impl Stripes {
 
 #[cfg(test)]
 mod tests {
+    /// Threads that ask one after the other: four words for any four of them, and different pairs of
+    /// lines for any two.
     #[cfg(not(wheelhouse_loom))]
     #[test]
-    fn four_threads_in_a_row_have_four_words_and_neighbours_two_pairs() {
+    fn threads_that_began_together_do_not_meet() {
         use super::*;
 
         let stripes = Stripes::new();
-        let line = |thread| std::ptr::from_ref(stripes.of(thread)) as usize / 64;
+        let line = |number| {
+            let word = stripes.of(crate::sync::spread(number));
+            std::ptr::from_ref(word) as usize / 64
+        };
         for first in 0..9 {
             let mut lines: Vec<usize> = (first..first + 4).map(line).collect();
             assert_ne!(lines[0] / 2, lines[1] / 2);
