@@ -79,7 +79,7 @@ fn in_turns(size: usize, writers: usize, check: impl Fn(&Outcomes, &[Outcome])) 
             })
             .collect();
         for _ in 0..3000 {
-            let outcome = Outcome::new(random() % 3 == 0, random() % 5 == 0);
+            let outcome = Outcome::new(random().is_multiple_of(3), random().is_multiple_of(5));
             let (send, wait) = &writers[random() as usize % writers.len()];
             send.send(outcome).unwrap();
             wait.recv().unwrap();

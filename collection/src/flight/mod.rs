@@ -74,7 +74,7 @@ struct Counts {
 }
 
 /// Why there is no value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlightError<E> {
     /// The computation failed. Everyone who waited for it gets this.
