@@ -51,7 +51,8 @@ pub enum EventKind {
         /// How late.
         late: Duration,
     },
-    /// It was cancelled or replaced, or was pending at a shutdown.
+    /// It was cancelled or replaced, perhaps while a run was in progress, which then goes on; or it
+    /// was pending at a shutdown.
     Cancelled,
 }
 

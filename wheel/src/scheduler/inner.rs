@@ -444,15 +444,19 @@ impl Inner {
         }
         let taken = (was == Phase::Waiting).then(|| state.remove(head.node()));
         let ended = was != Phase::Running && retire(head, guard.as_deref());
-        if !ended {
-            guard.get_or_insert_default().cancelled = true;
-        }
+        let first = ended || !mem::replace(&mut guard.get_or_insert_default().cancelled, true);
         let extra = guard.as_ref();
         let token = extra.and_then(|extra| extra.token.clone());
         let children = extra.map_or_else(Vec::new, |extra| extra.children.clone());
+        let is_child = extra.is_some_and(|extra| extra.parent.is_some());
         drop(guard);
         drop(state);
         drop(taken);
+        // Who has scheduled a task that overlaps itself knows of one task.
+        if first && !is_child {
+            count(&shard.counts.cancelled);
+            self.event(entry, || EventKind::Cancelled);
+        }
         let mut runs = was == Phase::Running && !head.has(flag::OVERLAP);
         for child in children.iter().filter_map(std::sync::Weak::upgrade) {
             runs |= self.call_off(&*child, abort) == Cancel::Running;
@@ -466,8 +470,6 @@ impl Inner {
             }
             return Cancel::Running;
         }
-        count(&shard.counts.cancelled);
-        self.event(entry, || EventKind::Cancelled);
         if ended {
             if was == Phase::Due {
                 self.leave_queues(entry);

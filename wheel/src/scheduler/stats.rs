@@ -34,7 +34,7 @@ pub struct SchedulerStats {
     pub retried: u64,
     /// Runs that did not begin because they would have been later than their grace.
     pub missed: u64,
-    /// Tasks that were cancelled or replaced before they had ended by themselves.
+    /// Tasks that were cancelled or replaced, also while they ran, or were pending at a shutdown.
     pub cancelled: u64,
     /// Panics of other user code: outcomes and closures when they are dropped, wakers, clocks.
     pub contained: u64,
