@@ -66,7 +66,7 @@ pub enum Refusal {
         key: Arc<str>,
     },
     /// An argument is out of range.
-    #[error("{argument}: {value} is not allowed, only {allowed}")]
+    #[error("{argument}: {value} is not allowed, it must be {allowed}")]
     Argument {
         /// Which one.
         argument: &'static str,

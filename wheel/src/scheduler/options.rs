@@ -89,7 +89,7 @@ impl Options {
 
     /// Refuses what makes sense for recurring tasks alone.
     pub(super) fn check_once(&self) -> Result<(), Refusal> {
-        let only = "for tasks that recur";
+        let only = "left out of a task that runs once";
         if self.immediately {
             return Err(Refusal::argument("immediately", true, only));
         }

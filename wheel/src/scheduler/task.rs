@@ -197,7 +197,7 @@ impl TaskOptions {
         A::Output: Outcome,
     {
         if let (true, Some(retry)) = (self.options.own_retry, &self.options.retry) {
-            let allowed = "for closures, which `after` takes: a future runs but once";
+            let allowed = "left out for a future, which runs but once: give `after` a closure";
             let refusal = Refusal::argument("retry", retry, allowed);
             return Err(ScheduleError::new(refusal, work));
         }
