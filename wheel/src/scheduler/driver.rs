@@ -1,8 +1,9 @@
 //! Takes what is due out of the wheels, and sleeps until the next deadline: as a task on tokio's
 //! clock, as a thread on any other.
 //!
-//! A tick is taken as a whole before its tasks are started, so that their priorities count. What a
-//! caller schedules meanwhile for the same tick comes in the next round.
+//! What is due is taken as a whole before its tasks are started, in the order of ticks and then of
+//! priorities. What a caller schedules meanwhile for the same ticks comes in the next round, so that a
+//! task which never catches up holds up no other.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -97,7 +98,7 @@ pub(super) async fn drive(inner: Arc<Inner>, bell: Arc<Notify>) {
     while !inner.life.is_stopping() {
         let now = inner.ticks.at(inner.clock.now());
         if let Some(mut due) = Due::take(&inner, now, &mut hands) {
-            // A tick counts as well: there may be many behind.
+            // A round counts as well: a task that never catches up makes one of its own each time.
             begun += 1 + due.rest.len() % TURN;
             while due.start(TURN) {
                 tokio::task::yield_now().await;
@@ -137,7 +138,7 @@ struct Hands {
     runs: Vec<Claim>,
 }
 
-/// What is due at one tick and has not been started.
+/// What is due and has not been started.
 struct Due<'a> {
     inner: &'a Arc<Inner>,
     rest: std::vec::Drain<'a, (u64, Timed)>,
@@ -145,28 +146,29 @@ struct Due<'a> {
 }
 
 impl<'a> Due<'a> {
-    /// Takes out what is due at the earliest tick, in the order of priority, if that tick is not
-    /// after `now`. What it takes may be nothing.
+    /// Takes out what is due at `now`, by tick and then by priority. `None` when there is nothing; and
+    /// yet what it takes may be nothing.
+    ///
+    /// All of it, not the earliest tick alone: a task that never catches up is always the earliest.
     fn take(inner: &'a Arc<Inner>, now: u64, hands: &'a mut Hands) -> Option<Self> {
-        let tick = inner.earliest();
-        if tick > now {
+        if inner.earliest() > now {
             return None;
         }
         inner.driver_is_busy(true);
         let Hands { due, runs } = hands;
         due.shrink_to(KEPT);
         runs.shrink_to(KEPT);
-        for shard in inner.shards.iter().filter(|shard| shard.earliest() <= tick) {
-            while !shard.fire(&mut shard.lock(), tick, BATCH, due) {}
+        for shard in inner.shards.iter().filter(|shard| shard.earliest() <= now) {
+            while !shard.fire(&mut shard.lock(), now, BATCH, due) {}
         }
-        let priority = |(_, timed): &(u64, Timed)| match timed {
+        let order = |(tick, timed): &(u64, Timed)| match timed {
             // Somebody waits for it already.
-            Timed::Timeout(_) => i16::MAX,
-            Timed::Task(entry) => i16::from(entry.head().priority()),
+            Timed::Timeout(_) => (*tick, i16::MIN),
+            Timed::Task(entry) => (*tick, -i16::from(entry.head().priority())),
         };
-        if due.iter().any(|timed| priority(timed) != 0) {
+        if !due.is_sorted_by_key(order) {
             // Stable: those of one priority stay in the order in which they were filed.
-            due.sort_by_key(|timed| -priority(timed));
+            due.sort_by_key(order);
         }
         Some(Due {
             inner,
