@@ -204,9 +204,14 @@ impl SchedulerBuilder {
                 parker,
                 virtual_time,
             };
+            let watch = driver::watch(inner.clone(), bell.clone());
             let thread = thread::Builder::new().name(self.name);
-            let thread = thread.spawn(move || driver.run())?;
+            let thread = thread.spawn(move || {
+                driver.run();
+                bell.notify_one();
+            })?;
             *inner.thread.lock() = Some(thread);
+            drop(inner.runtime.spawn(watch));
         }
         Ok(Scheduler::new(inner))
     }

@@ -91,13 +91,21 @@ impl ThreadDriver {
 }
 
 /// A task that drives on tokio's clock.
-pub(super) async fn drive(inner: Arc<Inner>, bell: Arc<Notify>) {
-    let _ended = Ended(inner.clone());
+pub(super) fn drive(inner: Arc<Inner>, bell: Arc<Notify>) -> impl Future<Output = ()> {
+    // Made here, since a runtime that has shut down drops the task before its first step.
+    let ended = Ended(inner.clone());
+    async move {
+        sleep_and_start(&inner, &bell).await;
+        drop(ended);
+    }
+}
+
+async fn sleep_and_start(inner: &Arc<Inner>, bell: &Notify) {
     let mut begun = 0;
     let mut hands = Hands::default();
     while !inner.life.is_stopping() {
         let now = inner.ticks.at(inner.clock.now());
-        if let Some(mut due) = Due::take(&inner, now, &mut hands) {
+        if let Some(mut due) = Due::take(inner, now, &mut hands) {
             // A round counts as well: a task that never catches up makes one of its own each time.
             begun += 1 + due.rest.len() % TURN;
             while due.start(TURN) {
@@ -128,6 +136,31 @@ pub(super) async fn drive(inner: Arc<Inner>, bell: Arc<Notify>) {
             inner.woken();
         }
         inner.alarm.awake();
+    }
+}
+
+/// A task that ends what a thread drives when the runtime ends that it would run on.
+pub(super) fn watch(inner: Arc<Inner>, thread_ended: Arc<Notify>) -> impl Future<Output = ()> {
+    struct Watch {
+        inner: Arc<Inner>,
+        is_over: bool,
+    }
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            if !self.is_over {
+                self.inner.abandon();
+            }
+        }
+    }
+    // Made here, as in `drive`.
+    let mut watch = Watch {
+        inner,
+        is_over: false,
+    };
+    async move {
+        thread_ended.notified().await;
+        watch.is_over = true;
+        drop(watch);
     }
 }
 

@@ -1,0 +1,253 @@
+//! Runtimes that end, are missing or lack something, while tasks wait, stand in queues and run.
+#![cfg(feature = "tokio")]
+
+mod support {
+    pub(crate) mod threads;
+    pub(crate) mod within;
+}
+
+use std::cell::RefCell;
+use std::future::{pending, ready};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use wheelhouse_wheel::scheduler::{Grace, Refusal, Scheduler, TaskError, TaskHandle};
+use wheelhouse_wheel::{ManualClock, SystemClock};
+
+use support::threads::await_threads;
+use support::within::within_a_minute;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn two_threads() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap()
+}
+
+/// Tasks in every state, of which only those that run have begun.
+fn fill(runtime: &Runtime, name: &'static str) -> (Scheduler, Vec<TaskHandle>) {
+    let mut builder = Scheduler::builder()
+        .name(name)
+        .runtime(runtime.handle().clone())
+        .max_concurrent_runs(50);
+    if name != "task" {
+        builder = builder.clock(SystemClock);
+    }
+    let scheduler = builder.build().unwrap();
+    let mut handles = Vec::new();
+    for n in 0..100 {
+        // Half of them in the queue for a place.
+        handles.push(scheduler.after(MS, pending::<()>).unwrap());
+        handles.push(scheduler.after(HOUR, || ready(())).unwrap());
+        handles.push(scheduler.after(Duration::MAX, || ready(())).unwrap());
+        let options = scheduler.task().key(format!("key {n}"));
+        handles.push(options.every(HOUR, || ready(())).unwrap());
+        let options = scheduler.task().max_concurrent(3);
+        handles.push(options.every(MS, pending::<()>).unwrap());
+    }
+    handles[1].pause();
+    runtime.block_on(async {
+        while scheduler.stats().in_progress < 300 {
+            tokio::time::sleep(MS).await;
+        }
+    });
+    (scheduler, handles)
+}
+
+fn a_runtime_ends(runtime: fn() -> Runtime, name: &'static str) {
+    within_a_minute(move || {
+        let (runtime, elsewhere) = (runtime(), current_thread());
+        let (scheduler, handles) = fill(&runtime, name);
+        let waits = thread::spawn(move || {
+            let mut outcomes = Vec::new();
+            for handle in handles {
+                outcomes.push(elsewhere.block_on(handle));
+            }
+            outcomes
+        });
+        thread::sleep(10 * MS);
+        drop(runtime);
+        let outcomes = waits.join().unwrap();
+        let count = |error| outcomes.iter().filter(|o| **o == error).count();
+        let cancelled = count(Err(TaskError::Cancelled));
+        let aborted = count(Err(TaskError::Aborted));
+        assert_eq!(cancelled + aborted, 500, "{outcomes:?}");
+        // The fifty that had places, or more of those that overlap themselves heard of their runs.
+        assert!(cancelled >= 300, "{cancelled} cancelled, {aborted} aborted");
+        assert_eq!(scheduler.len(), 0);
+        assert_eq!(scheduler.stats().in_progress, 0);
+        let refused = scheduler.after(MS, || ready(())).unwrap_err();
+        assert_eq!(refused.refusal(), &Refusal::Closed);
+        // On a runtime that is gone this ends at once.
+        let report = current_thread().block_on(scheduler.shutdown(Grace::run_pending()));
+        assert_eq!(report.all.total(), 0);
+        await_threads(name, 0);
+    });
+}
+
+#[test]
+fn the_end_of_a_runtime_of_several_threads_ends_every_task() {
+    a_runtime_ends(two_threads, "task");
+}
+
+#[test]
+fn the_end_of_a_runtime_of_one_thread_ends_every_task() {
+    a_runtime_ends(current_thread, "task");
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_what_a_thread_drives() {
+    a_runtime_ends(two_threads, "driver of two");
+    a_runtime_ends(current_thread, "driver of one");
+}
+
+#[test]
+fn a_runtime_that_ends_in_the_middle_of_a_shutdown_ends_that_too() {
+    within_a_minute(|| {
+        for name in ["task", "driver"] {
+            let (runtime, elsewhere) = (two_threads(), current_thread());
+            let (scheduler, handles) = fill(&runtime, name);
+            let waits = thread::spawn(move || {
+                let grace = Grace::run_pending().timeout(10 * HOUR);
+                elsewhere.block_on(scheduler.shutdown(grace))
+            });
+            // What recurs has been cancelled by then.
+            let status = handles[3].task();
+            while status.next_run().is_some() {
+                thread::sleep(MS);
+            }
+            drop(runtime);
+            let report = waits.join().unwrap();
+            assert!(report.all.total() >= 500, "{report:?}");
+            for handle in handles {
+                assert!(current_thread().block_on(handle).is_err());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_with_its_thread_ends_every_task() {
+    thread_local! {
+        static RUNTIME: RefCell<Option<Runtime>> = const { RefCell::new(None) };
+    }
+    within_a_minute(|| {
+        let thread = thread::spawn(|| {
+            // Set before anything else uses the thread's storage, so dropped after all of that.
+            RUNTIME.set(Some(current_thread()));
+            RUNTIME.with_borrow(|runtime| {
+                let runtime = runtime.as_ref().unwrap();
+                let builder = Scheduler::builder().runtime(runtime.handle().clone());
+                let scheduler = builder.max_concurrent_runs(1).build().unwrap();
+                // One makes room for the next, so that what that takes is there, and gone in the end.
+                for task in [(); 3].map(|()| scheduler.after(MS, || ready(())).unwrap()) {
+                    assert_eq!(runtime.block_on(task), Ok(()));
+                }
+                let handles: Vec<_> = (0..10_000)
+                    .map(|_| scheduler.after(MS, pending::<()>).unwrap())
+                    .collect();
+                runtime.block_on(async {
+                    while scheduler.stats().in_progress < 10_000 {
+                        tokio::time::sleep(MS).await;
+                    }
+                });
+                (scheduler, handles)
+            })
+        });
+        let (scheduler, handles) = thread.join().unwrap();
+        let elsewhere = current_thread();
+        for (n, handle) in handles.into_iter().enumerate() {
+            let outcome = elsewhere.block_on(handle);
+            assert!(outcome.is_err(), "{n}");
+        }
+        assert_eq!((scheduler.len(), scheduler.stats().in_progress), (0, 0));
+    });
+}
+
+#[test]
+fn the_last_scheduler_may_be_dropped_in_a_run_of_its_own() {
+    within_a_minute(|| {
+        for runtime in [current_thread(), two_threads()] {
+            let scheduler = Scheduler::builder()
+                .runtime(runtime.handle().clone())
+                .build()
+                .unwrap();
+            let after_drop = Arc::new(AtomicU64::new(0));
+            let other = scheduler.after(HOUR, || ready(())).unwrap();
+            let mut last = Some(scheduler.clone());
+            let counter = after_drop.clone();
+            let task = scheduler.after(10 * MS, move || {
+                let (last, counter) = (last.take(), counter.clone());
+                async move {
+                    drop(last);
+                    counter.fetch_add(1, SeqCst);
+                    tokio::time::sleep(MS).await;
+                    counter.fetch_add(1, SeqCst);
+                }
+            });
+            drop(scheduler);
+            // It goes on until it has to wait.
+            let outcome = runtime.block_on(task.unwrap());
+            assert_eq!(outcome, Err(TaskError::Aborted));
+            assert_eq!(after_drop.load(SeqCst), 1);
+            assert_eq!(runtime.block_on(other), Err(TaskError::Cancelled));
+        }
+    });
+}
+
+#[test]
+fn a_scheduler_is_not_built_without_what_it_needs() {
+    let refused = Scheduler::builder().build().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "runtime: none is not allowed, it must be a tokio runtime: build inside of one, or name one"
+    );
+    let timeless = Builder::new_current_thread().build().unwrap();
+    let builder = Scheduler::builder().runtime(timeless.handle().clone());
+    let refused = builder.build().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "runtime: one without a time driver is not allowed, it must be a tokio runtime with \
+         `enable_time`, or another clock"
+    );
+    // Any other clock will do.
+    let clock = ManualClock::new();
+    let builder = Scheduler::builder()
+        .runtime(timeless.handle().clone())
+        .clock(clock.clone());
+    let scheduler = builder.build().unwrap();
+    let task = scheduler.task().timeout(HOUR).after(MS, || ready(()));
+    clock.advance(MS);
+    assert_eq!(timeless.block_on(task.unwrap()), Ok(()));
+}
+
+#[test]
+fn on_a_runtime_that_has_ended_nothing_is_accepted() {
+    within_a_minute(|| {
+        let runtime = two_threads();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        for builder in [
+            Scheduler::builder(),
+            Scheduler::builder().clock(SystemClock),
+        ] {
+            let scheduler = builder.runtime(handle.clone()).build().unwrap();
+            let refused = scheduler.after(MS, || ready(())).unwrap_err();
+            assert_eq!(refused.refusal(), &Refusal::Closed);
+            let report = current_thread().block_on(scheduler.drain_until(HOUR));
+            assert_eq!(report.all.total(), 0);
+        }
+    });
+}
