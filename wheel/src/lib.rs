@@ -31,7 +31,7 @@
 //! | [`Wheel`] | the pure structure: no clock, no thread, no lock | ticks, as arguments |
 //! | [`TimingWheel`] | keyed, fed from any thread, fired by a driver | [`Clock`] |
 //! | [`ManualTimingWheel`] | the same code without a thread | [`turn`](ManualTimingWheel::turn) |
-//! | [`Scheduler`](scheduler::Scheduler) (feature `tokio`) | async and blocking work, once or again and again | [`Clock`] |
+//! | `scheduler::Scheduler` (feature `tokio`) | async and blocking work, once or again and again | [`Clock`] |
 //!
 //! # Guarantees
 //!
@@ -80,8 +80,8 @@
 //!
 //! # Features
 //!
-//! - `tokio`: the [`scheduler`], and [`Executor`]s that run callbacks on a tokio runtime.
-//! - `cron`: [`cron::Cron`], expressions in time zones; the zones are built in.
+//! - `tokio`: the `scheduler`, and [`Executor`]s that run callbacks on a tokio runtime.
+//! - `cron`: `cron::Cron`, expressions in time zones; the zones are built in.
 //! - `tracing`: events at level debug when a wheel starts and stops, at level error when user code
 //!   panics, with the wheel's name; of a scheduler a span at level debug for every attempt, and an
 //!   event at level warn for every failure, with the task's name.

@@ -397,7 +397,7 @@ impl Scheduler {
         self.inner().stats()
     }
 
-    /// Waits until nothing is due or runs: for tests on a [`ManualClock`](crate::ManualClock), after
+    /// Waits until nothing is due or runs: for tests on a [`ManualClock`], after
     /// the clock was moved. Not to be called in a run, which would wait for itself.
     pub async fn settled(&self) {
         let inner = self.inner();
