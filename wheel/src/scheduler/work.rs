@@ -17,6 +17,10 @@ use super::context::Run;
 use super::entry::flag;
 
 /// What work may return: nothing, or a `Result`.
+#[diagnostic::on_unimplemented(
+    message = "the work of a task returns `()` or a `Result`, not `{Self}`",
+    note = "a value is returned as `Ok::<_, String>(value)`; code that never returns needs a `Result<(), _>` or `()` as its type"
+)]
 pub trait Outcome: Send + 'static {
     /// What a run that went well leaves.
     type Value: Send + 'static;
@@ -163,11 +167,14 @@ where
             let mut work = work.lock();
             Some(Run::scope(run, || (*work)()))
         });
-        OnThread { thread, claimed }
+        OnThread {
+            thread: Some(thread),
+            claimed,
+        }
     }
 
     fn cut_off(attempt: &OnThread<O>) -> bool {
-        attempt.forestall() || attempt.thread.is_finished()
+        attempt.forestall() || attempt.is_finished()
     }
 
     fn give_back(self) -> F {
@@ -180,7 +187,8 @@ where
 
 /// Work on a blocking thread, whose panic becomes the waiter's.
 pub(super) struct OnThread<O> {
-    thread: JoinHandle<Option<O>>,
+    /// `None` when its work will not take place, of which the run is about to hear.
+    thread: Option<JoinHandle<Option<O>>>,
     /// Set by the thread when it gets to the work, or by who does not want it any more: the first of
     /// them wins. Relaxed: nothing else is read through it.
     claimed: Arc<AtomicBool>,
@@ -192,9 +200,13 @@ impl<O> OnThread<O> {
         let first = !self.claimed.swap(true, Relaxed);
         if first {
             // Gives its place in the queue for a thread back.
-            self.thread.abort();
+            self.thread.as_ref().inspect(|thread| thread.abort());
         }
         first
+    }
+
+    fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
@@ -208,15 +220,22 @@ impl<O> Future for OnThread<O> {
     type Output = O;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
-        match ready!(Pin::new(&mut self.thread).poll(cx)) {
-            Ok(Some(outcome)) => Poll::Ready(outcome),
-            // It was cut off before it began. The run is about to hear of that.
-            Ok(None) => Poll::Pending,
-            Err(error) => match error.try_into_panic() {
-                Ok(payload) => resume_unwind(payload),
-                Err(_) => panic!("the runtime ended before the work began"),
-            },
+        let Some(thread) = &mut self.thread else {
+            return Poll::Pending;
+        };
+        match ready!(Pin::new(thread).poll(cx)) {
+            Ok(Some(outcome)) => return Poll::Ready(outcome),
+            // It was cut off before it began.
+            Ok(None) => {}
+            Err(error) => {
+                if let Ok(payload) = error.try_into_panic() {
+                    resume_unwind(payload);
+                }
+                // The runtime ends, and is about to drop the run.
+            }
         }
+        self.thread = None;
+        Poll::Pending
     }
 }
 
