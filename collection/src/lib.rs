@@ -23,7 +23,7 @@
 //! | type | what it is | threads |
 //! |---|---|---|
 //! | [`RollingWindow`] | counts over the last `n` buckets of time | any number, without a lock |
-//! | [`CountWindow`] | the last `n` outcomes | any number, a lock every eight outcomes or none |
+//! | [`CountWindow`] | the last `n` outcomes | any number, without a lock |
 //! | [`SingleFlight`] | callers for one key share one computation, sync and async | any number |
 //! | [`Ewma`] | moving average, weighted by elapsed time | `&mut` |
 //! | [`Ring`] | the last `n` items | `&mut` |
@@ -32,8 +32,8 @@
 //!
 //! # Guarantees
 //!
-//! - G1, exact: what was added before a read, by any thread, is counted in it once; a [`CountWindow`]
-//!   with several writers may be off by eight outcomes for each.
+//! - G1, exact: what was added before a read, by any thread, is counted in it once. The errors in a
+//!   [`CountWindow`] with several writers may be off by eight for each.
 //! - G2, in agreement: no sum has more errors than requests, whatever runs at the same time.
 //! - G3, in time: a value is counted for exactly the `n` buckets that begin with its own. A clock that
 //!   steps back changes nothing; durations and instants of any size are legal.

@@ -11,8 +11,8 @@
 //!
 //! The contract that callers rely on, held by the tests at the bottom for either side: an `unpark`
 //! before a `park` makes that `park` return at once, and once. What a [`Map`] does to one key is
-//! done under a lock that covers the key, so that the closures of [`Map::enter`] and
-//! [`Map::remove_if`] never run at the same time for equal keys; a removed pair is dropped by the
+//! done under a lock that covers the key, so that the closure of
+//! [`Map::remove_if`] never runs at the same time as another or one of [`Map::enter`] for an equal key; a removed pair is dropped by the
 //! caller, outside that lock.
 
 #[cfg(not(wheelhouse_loom))]

@@ -21,19 +21,16 @@ use support::within::within_a_minute;
 
 type Group = Arc<SingleFlight<&'static str, u32, &'static str>>;
 type Answer = Result<u32, FlightError<&'static str>>;
+/// What a leader is told to do.
+type End = fn() -> Result<u32, &'static str>;
 
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// A thread that leads "key" until it is told how to end.
-fn lead(
-    group: &Group,
-) -> (
-    mpsc::Sender<fn() -> Result<u32, &'static str>>,
-    JoinHandle<Answer>,
-) {
-    let (end, told) = mpsc::channel::<fn() -> Result<u32, &'static str>>();
+fn lead(group: &Group) -> (mpsc::Sender<End>, JoinHandle<Answer>) {
+    let (end, told) = mpsc::channel::<End>();
     let (begun, begins) = mpsc::channel();
     let group = group.clone();
     let leader = thread::spawn(move || {

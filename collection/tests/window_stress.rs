@@ -139,8 +139,8 @@ fn count_round(size: usize) {
                     for call in 0..20_000 {
                         window.add(Outcome::new((call + writer) % 3 == 0, call % 5 == 0));
                     }
-                    // Its own errors leave its block.
-                    for _ in 0..8 {
+                    // Its own errors leave its word.
+                    for _ in 0..24 {
                         window.add(Outcome::Success);
                     }
                 })
@@ -152,7 +152,7 @@ fn count_round(size: usize) {
         over.store(true, Relaxed);
         reader.join().unwrap();
     });
-    for _ in 0..size + 64 {
+    for _ in 0..size + 24 * 8 {
         window.add(Outcome::Success);
     }
     let seen = window.snapshot();

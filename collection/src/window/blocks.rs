@@ -68,17 +68,29 @@ impl Blocks {
         self.size
     }
 
-    /// Puts a block in the place of the oldest.
-    pub(super) fn push(&self, block: u16) {
+    /// How many blocks have been pushed.
+    pub(super) fn claimed(&self) -> u64 {
+        // Relaxed: as in `push`.
+        self.near.0.claimed.load(Ordering::Relaxed)
+    }
+
+    /// Puts blocks in the places of the oldest ones, and returns how many had been pushed before.
+    pub(super) fn push(&self, blocks: &[u16]) -> u64 {
         let near = &self.near.0;
         // Relaxed, all of them: a block is one word, and nothing else is read through it; readers do
         // not ask for the three to agree.
-        let claimed = near.claimed.fetch_add(1, Ordering::Relaxed);
-        let old = self.place(claimed).swap(block, Ordering::Relaxed);
-        let difference = sums(block).wrapping_sub(sums(old));
+        let claimed = near
+            .claimed
+            .fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        let mut difference = 0_u64;
+        for (place, &block) in (claimed..).zip(blocks) {
+            let old = self.place(place).swap(block, Ordering::Relaxed);
+            difference = difference.wrapping_add(sums(block)).wrapping_sub(sums(old));
+        }
         if difference != 0 {
             near.sums.fetch_add(difference, Ordering::Relaxed);
         }
+        claimed
     }
 
     /// Whether the circle is full of plain successes, so that pushing some more changes nothing.
@@ -159,7 +171,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(u64::from(size));
             for round in 0..300 {
                 let block = random.u16(..) & random.u16(..);
-                blocks.push(block);
+                blocks.push(&[block]);
                 list.extend((0..8).map(|bit| (block >> bit & 1 == 1, block >> (8 + bit) & 1 == 1)));
                 let room = size.div_ceil(8) as usize * 8;
                 list.drain(..list.len().saturating_sub(room));
@@ -185,14 +197,14 @@ mod tests {
     #[test]
     fn is_clean_when_full_of_successes() {
         let blocks = Blocks::new(16);
-        blocks.push(0);
+        blocks.push(&[0]);
         assert!(!blocks.is_clean());
-        blocks.push(0);
+        blocks.push(&[0]);
         assert!(blocks.is_clean());
-        blocks.push(1 << 9);
+        blocks.push(&[1 << 9]);
         assert!(!blocks.is_clean());
-        blocks.push(0);
-        blocks.push(0);
+        // More than there are places.
+        blocks.push(&[1, 0, 0]);
         assert!(blocks.is_clean());
     }
 }

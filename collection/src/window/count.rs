@@ -3,26 +3,36 @@
 //! # How threads meet
 //!
 //! Each stripe has a word with its outcomes since it last shared some: how many, and a mark for each
-//! error and each slow one. The thread that adds the eighth takes the oldest eight out of the word and
-//! pushes them into the [`Blocks`] that all share.
+//! error and each slow one. When there are eight of them, or sixteen if the stripe keeps pace, the
+//! thread that added the last takes them out, in blocks of eight, and pushes them into the [`Blocks`]
+//! that all share.
+//!
+//! A stripe keeps pace if the others had pushed no more than two blocks between its last two shares.
+//! Then its outcomes alternate with theirs, and a block more or less in the order of the circle moves
+//! the outcomes of each by half of that. One that is slower shares each block: its outcomes are spread
+//! over more of the others', and come into the circle all at once.
 //!
 //! # Invariants
 //!
-//! - I6: nothing is lost or counted twice: a word changes in one access, by an outcome or by a block
-//!   that leaves, and a block that leaves is pushed by who took it. (The exception is a block of plain
-//!   successes when the circle is full of them: pushing that would change nothing.)
+//! - I6: nothing is lost or counted twice: a word changes in one access, by an outcome or by blocks
+//!   that leave, and blocks that leave are pushed by who took them. (The exception are blocks of plain
+//!   successes when the circle is full of them: pushing those would change nothing.)
 //! - I7: an outcome and its marks come in one access.
+//! - I9: no more than eight outcomes of a word count once the others have filled the window since it
+//!   was last shared: it may be left for good.
 //!
 //! # Races considered
 //!
-//! - A stripe goes past its block before that is taken: successes need no room, and a marked outcome
-//!   for which there is none takes a block first. Each thread shares before it adds again, so what is
-//!   in a word is bounded by the block and the number of threads.
-//! - A block of successes is dropped while another thread pushes an error: the drop is as if it had
-//!   been first. The error stays a block longer than it would have, which is within what is promised.
-//! - A reader finds neither in the word nor in the circle a block that is on its way: likewise.
+//! - A stripe becomes more than due before it is shared: successes need no room, and a marked outcome
+//!   for which there is none shares first. Each thread shares before it adds again, so what is in a
+//!   word is bounded by the number of threads.
+//! - Blocks of successes are dropped while another thread pushes an error: the drop is as if it had
+//!   been first. The error stays a little longer than it would have, which is within what is promised.
+//! - A reader finds neither in the word nor in the circle blocks that are on their way: likewise.
 //! - A reader adds up words and circle at different times, and may find more errors than outcomes: it
 //!   caps them.
+//! - Two threads share one stripe at the same time, and the older mark of the circle stays: the stripe
+//!   is taken for slower than it is, until it shares again.
 
 use std::fmt;
 use std::time::Instant;
@@ -38,15 +48,25 @@ use super::stripes::Stripes;
 /// The largest window.
 const MAX_SIZE: usize = 1 << 24;
 
-/// Smaller windows have one stripe: the blocks of several would be too much of them.
+/// Smaller windows have one stripe: what several keep to themselves would be too much of them.
 const STRIPED_FROM: u32 = 64;
 
 /// How many outcomes of a word have room for their marks: errors in bits 0 to 23, slow ones in bits
-/// 24 to 47, and the number of outcomes above.
+/// 24 to 47, the number of outcomes in bits 48 to 62, and whether it keeps pace in bit 63.
 const ROOM: u64 = 24;
 const MARKS: u64 = (1 << ROOM) - 1;
-const NUMBER: u32 = 48;
-const ONE: u64 = 1 << NUMBER;
+const ONE: u64 = 1 << (2 * ROOM);
+const PACE: u64 = 1 << 63;
+
+/// How many blocks others push between two shares of a stripe that keeps pace.
+const IN_STEP: u64 = 2;
+
+#[derive(Debug)]
+struct Stripe {
+    word: AtomicU64,
+    /// How many blocks had been claimed when it last shared.
+    shared_at: AtomicU64,
+}
 
 /// The last `n` outcomes, for any number of threads.
 ///
@@ -67,12 +87,13 @@ const ONE: u64 = 1 << NUMBER;
 /// ```
 ///
 /// With one writing thread it is exactly that. Threads share their outcomes in blocks of eight, so
-/// with several, outcomes may be out of order by as much, and the sum be off by at most eight for
-/// each writer: it may have an outcome that ought to have left, or lack one that ought to be there.
-/// Windows of less than 64 are exact for any number of writers that do not write at the same time.
-/// A sum never has more errors than requests, nor more requests than `n`.
+/// with several the order between them is kept no better than that, and a sum is off by at most eight
+/// outcomes for each writer (sixteen for one that has suddenly become slower, until it shares): some
+/// may be there that ought to have left, in the place of others. Windows of less than 64 are exact for
+/// any number of writers that do not write at the same time. A sum never has more errors than
+/// requests, nor more requests than `n`.
 pub struct CountWindow {
-    stripes: Stripes,
+    stripes: Stripes<Stripe>,
     blocks: Blocks,
 }
 
@@ -88,90 +109,98 @@ impl CountWindow {
             return Err(BuildError::new("size", value, "1 to 16777216"));
         }
         Ok(CountWindow {
-            stripes: Stripes::new(),
+            stripes: Stripes::new(|| Stripe {
+                word: AtomicU64::new(0),
+                shared_at: AtomicU64::new(0),
+            }),
             blocks: Blocks::new(size as u32),
         })
     }
 
     /// Adds an outcome.
     ///
-    /// Returns this thread's share: what it, and few others, have added and not shared yet, at most
-    /// seven outcomes unless threads meet. No decision can rest on it; none at all means that it has
-    /// just been shared.
+    /// At every eighth or sixteenth outcome of a thread it shares what it has added with the others, if
+    /// that changes anything. It then returns the sum of what has been shared, which it has at hand: a
+    /// [`snapshot`](Self::snapshot) without the last outcomes of each thread, at most fifteen. A caller
+    /// for whom that is good enough may decide on it and save the snapshot, which costs more while
+    /// others write.
     ///
     /// ```
     /// use wheelhouse_collection::{CountWindow, Outcome};
     ///
     /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
     /// let window = CountWindow::new(100)?;
-    /// assert_eq!(window.add(Outcome::SlowFailure).slow, 1);
-    /// assert_eq!(window.snapshot().slow_rate(), 1.0);
+    /// assert!((0..7).all(|_| window.add(Outcome::Failure).is_none()));
+    /// assert_eq!(window.snapshot().errors, 7);
+    ///
+    /// let shared = window.add(Outcome::Failure).unwrap();
+    /// assert_eq!(shared.errors, 8);
     /// # Ok(()) }
     /// ```
     #[inline]
-    pub fn add(&self, outcome: Outcome) -> Outcomes {
-        self.add_on(stripe(), outcome)
-    }
-
-    #[inline]
-    fn add_on(&self, thread: usize, outcome: Outcome) -> Outcomes {
-        let stripe = self.stripe(thread);
+    pub fn add(&self, outcome: Outcome) -> Option<Outcomes> {
+        let stripe = self.stripe(stripe());
         let word = match outcome {
             // Relaxed: nothing is published beside the word itself (I6, I7).
-            Outcome::Success => stripe.fetch_add(ONE, Ordering::Relaxed) + ONE,
-            marked => self.add_marked(stripe, marked),
+            Outcome::Success => stripe.word.fetch_add(ONE, Ordering::Relaxed) + ONE,
+            marked => add_marked(stripe, marked, |word| self.share(stripe, word)),
         };
-        match word >> NUMBER < BLOCK {
-            true => outcomes(word),
-            false => outcomes(self.share(stripe, word)),
+        match is_due(word) {
+            false => None,
+            true => self.share(stripe, word),
         }
     }
 
     #[inline]
-    fn stripe(&self, thread: usize) -> &AtomicU64 {
+    fn stripe(&self, thread: usize) -> &Stripe {
         let striped = self.blocks.size() >= STRIPED_FROM;
         self.stripes.of(if striped { thread } else { 0 })
     }
 
-    /// Adds an outcome with its marks, and returns the new word.
-    fn add_marked(&self, stripe: &AtomicU64, outcome: Outcome) -> u64 {
-        let (error, slow) = (u64::from(outcome.is_error()), u64::from(outcome.is_slow()));
-        // Relaxed: nothing is published beside the word itself (I6, I7).
-        let mut word = stripe.load(Ordering::Relaxed);
-        loop {
-            let number = word >> NUMBER;
-            if number >= ROOM {
-                word = self.share(stripe, word);
-                continue;
-            }
-            let marked = word + ONE + (error << number) + (slow << (ROOM + number));
-            match stripe.compare_exchange_weak(word, marked, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return marked,
+    /// Takes blocks out of a stripe and shares them, if it is due and nobody else does. Takes the word
+    /// that was seen there.
+    #[inline(never)]
+    fn share(&self, stripe: &Stripe, mut word: u64) -> Option<Outcomes> {
+        while is_due(word) {
+            let blocks = number(word).min(ROOM) / BLOCK;
+            let left = without(word, blocks * BLOCK);
+            let exchanged = stripe.word.compare_exchange_weak(
+                word,
+                left,
+                // Relaxed, both: the word is all there is to it (I6).
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match exchanged {
+                Ok(_) => return self.push(stripe, word, blocks),
                 Err(changed) => word = changed,
             }
         }
+        None
     }
 
-    /// Takes the oldest eight outcomes out of a stripe and shares them, unless others have done so.
-    /// Takes the word that was seen there and returns the one that was left.
-    fn share(&self, stripe: &AtomicU64, mut word: u64) -> u64 {
-        loop {
-            if word >> NUMBER < BLOCK {
-                return word;
-            }
-            let left = after_block(word);
-            // Relaxed, both: the word is all there is to it (I6).
-            match stripe.compare_exchange_weak(word, left, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => {
-                    let block = (word & 0xFF | (word >> ROOM & 0xFF) << BLOCK) as u16;
-                    if block != 0 || !self.blocks.is_clean() {
-                        self.blocks.push(block);
-                    }
-                    return left;
-                }
-                Err(changed) => word = changed,
-            }
+    /// Pushes the oldest outcomes of a word, which have been taken out of the stripe.
+    fn push(&self, stripe: &Stripe, word: u64, blocks: u64) -> Option<Outcomes> {
+        let taken: [u16; (ROOM / BLOCK) as usize] = std::array::from_fn(|index| {
+            let errors = word >> (BLOCK * index as u64) & 0xFF;
+            let slow = word >> (ROOM + BLOCK * index as u64) & 0xFF;
+            (errors | slow << BLOCK) as u16
+        });
+        let taken = &taken[..blocks as usize];
+        let changes = taken.iter().any(|&block| block != 0) || !self.blocks.is_clean();
+        let mut in_step = true;
+        if changes {
+            let claimed = self.blocks.push(taken);
+            // Relaxed, both: an estimate, see the last race.
+            let others = claimed.saturating_sub(stripe.shared_at.load(Ordering::Relaxed));
+            stripe.shared_at.store(claimed + blocks, Ordering::Relaxed);
+            in_step = others <= IN_STEP;
         }
+        // Relaxed: as all of the word. When it changes, which is seldom.
+        if in_step != (word & PACE != 0) {
+            stripe.word.fetch_xor(PACE, Ordering::Relaxed);
+        }
+        changes.then(|| capped(self.blocks.newest(u64::from(self.blocks.size()))))
     }
 
     /// How many outcomes there are, with their errors and slow ones.
@@ -179,46 +208,23 @@ impl CountWindow {
     pub fn snapshot(&self) -> Outcomes {
         let size = u64::from(self.blocks.size());
         let mut recent = Outcomes::default();
+        let claimed = self.blocks.claimed();
         for stripe in self.stripes.iter() {
-            // Relaxed: see the last two races.
-            add(&mut recent, newest(stripe.load(Ordering::Relaxed), size));
+            // Relaxed, both: see the races.
+            let others = claimed.saturating_sub(stripe.shared_at.load(Ordering::Relaxed));
+            let most = match others * BLOCK < size {
+                true => size,
+                false => size.min(BLOCK), // I9
+            };
+            add(
+                &mut recent,
+                newest(stripe.word.load(Ordering::Relaxed), most),
+            );
         }
         recent.requests = recent.requests.min(size);
         let mut sum = self.blocks.newest(size - recent.requests);
         add(&mut sum, recent);
-        Outcomes {
-            requests: sum.requests,
-            errors: sum.errors.min(sum.requests),
-            slow: sum.slow.min(sum.requests),
-        }
-    }
-
-    /// What threads have shared of the newest outcomes: a [`snapshot`](Self::snapshot) that leaves out
-    /// at most the last seven of each thread, and does not touch what they write to on each call.
-    ///
-    /// Right after a thread has shared, which an empty result of [`add`](Self::add) tells, this costs
-    /// it next to nothing.
-    ///
-    /// ```
-    /// use wheelhouse_collection::{CountWindow, Outcome};
-    ///
-    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
-    /// let window = CountWindow::new(100)?;
-    /// for _ in 0..9 {
-    ///     window.add(Outcome::Failure);
-    /// }
-    /// assert_eq!(window.shared().errors, 8);
-    /// assert_eq!(window.snapshot().errors, 9);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn shared(&self) -> Outcomes {
-        let sum = self.blocks.newest(u64::from(self.blocks.size()));
-        Outcomes {
-            requests: sum.requests,
-            errors: sum.errors.min(sum.requests),
-            slow: sum.slow.min(sum.requests),
-        }
+        capped(sum)
     }
 
     /// Forgets everything that was added before. What other threads add at the same time may stay.
@@ -235,8 +241,9 @@ impl CountWindow {
     /// ```
     pub fn clear(&self) {
         for stripe in self.stripes.iter() {
-            // Relaxed: as in `share`.
-            stripe.swap(0, Ordering::Relaxed);
+            // Relaxed, both: as in `push`.
+            stripe.word.swap(0, Ordering::Relaxed);
+            stripe.shared_at.store(0, Ordering::Relaxed);
         }
         self.blocks.clear();
     }
@@ -253,8 +260,8 @@ impl Window for CountWindow {
     type Total = Outcomes;
 
     #[inline]
-    fn add_at(&self, _now: Instant, outcome: Outcome) -> Outcomes {
-        self.add(outcome)
+    fn add_at(&self, _now: Instant, outcome: Outcome) {
+        self.add(outcome);
     }
 
     fn snapshot_at(&self, _now: Instant) -> Outcomes {
@@ -274,16 +281,54 @@ impl fmt::Debug for CountWindow {
     }
 }
 
-/// A word without its oldest eight outcomes.
-fn after_block(word: u64) -> u64 {
-    let errors = (word & MARKS) >> BLOCK;
-    let slow = (word >> ROOM & MARKS) >> BLOCK;
-    errors | slow << ROOM | ((word >> NUMBER) - BLOCK) << NUMBER
+/// Adds an outcome with its marks, and returns the new word. `share` makes room in a full one.
+fn add_marked(stripe: &Stripe, outcome: Outcome, share: impl Fn(u64) -> Option<Outcomes>) -> u64 {
+    let (error, slow) = (u64::from(outcome.is_error()), u64::from(outcome.is_slow()));
+    // Relaxed: nothing is published beside the word itself (I6, I7).
+    let mut word = stripe.word.load(Ordering::Relaxed);
+    loop {
+        let number = number(word);
+        if number >= ROOM {
+            share(word);
+            word = stripe.word.load(Ordering::Relaxed);
+            continue;
+        }
+        let marked = word + ONE + (error << number) + (slow << (ROOM + number));
+        let exchanged = stripe.word.compare_exchange_weak(
+            word,
+            marked,
+            // Relaxed, both: as above.
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        match exchanged {
+            Ok(_) => return marked,
+            Err(changed) => word = changed,
+        }
+    }
+}
+
+#[inline]
+fn number(word: u64) -> u64 {
+    (word & !PACE) / ONE
+}
+
+/// Whether a word is to be shared. It then has a block at least.
+#[inline]
+fn is_due(word: u64) -> bool {
+    number(word) >= BLOCK << (word / PACE)
+}
+
+/// A word without its oldest outcomes.
+fn without(word: u64, oldest: u64) -> u64 {
+    let errors = (word & MARKS) >> oldest;
+    let slow = (word >> ROOM & MARKS) >> oldest;
+    (word & PACE) | ((number(word) - oldest) * ONE) | (slow << ROOM) | errors
 }
 
 /// The sums of the newest outcomes in a word, at most `most`.
 fn newest(word: u64, most: u64) -> Outcomes {
-    let number = word >> NUMBER;
+    let number = number(word);
     let requests = number.min(most);
     // Of more there are no marks.
     let gone = (number - requests).min(ROOM);
@@ -294,18 +339,16 @@ fn newest(word: u64, most: u64) -> Outcomes {
     }
 }
 
-/// The sums of all outcomes in a word.
-#[inline]
-fn outcomes(word: u64) -> Outcomes {
-    Outcomes {
-        requests: word >> NUMBER,
-        errors: u64::from((word & MARKS).count_ones()),
-        slow: u64::from((word >> ROOM & MARKS).count_ones()),
-    }
-}
-
 fn add(sum: &mut Outcomes, more: Outcomes) {
     sum.requests += more.requests;
     sum.errors += more.errors;
     sum.slow += more.slow;
+}
+
+fn capped(sum: Outcomes) -> Outcomes {
+    Outcomes {
+        requests: sum.requests,
+        errors: sum.errors.min(sum.requests),
+        slow: sum.slow.min(sum.requests),
+    }
 }

@@ -42,10 +42,8 @@ pub trait Window {
     /// What the window says about all values in it.
     type Total;
 
-    /// Adds `value`, and returns what this thread and few others have added that is not shared yet:
-    /// a hint, for what is to be done every so many values. A window over the number of values does
-    /// not look at `now`.
-    fn add_at(&self, now: Instant, value: Self::Value) -> Self::Total;
+    /// Adds `value`. A window over the number of values does not look at `now`.
+    fn add_at(&self, now: Instant, value: Self::Value);
 
     /// What is in the window at `now`.
     fn snapshot_at(&self, now: Instant) -> Self::Total;

@@ -303,8 +303,8 @@ impl<B: Bucket> Window for RollingWindow<B> {
     type Total = B;
 
     #[inline]
-    fn add_at(&self, now: Instant, value: B::Value) -> B {
-        self.add_at(now, value)
+    fn add_at(&self, now: Instant, value: B::Value) {
+        self.add_at(now, value);
     }
 
     #[inline]

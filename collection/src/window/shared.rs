@@ -71,7 +71,7 @@ const TRIES: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Shared<B: Bucket> {
-    stripes: Stripes,
+    stripes: Stripes<AtomicU64>,
     head: Head<B>,
     start: Instant,
     /// Of a bucket, 1 to [`LAST`] nanoseconds.
@@ -102,7 +102,7 @@ impl<B: Bucket> Shared<B> {
     pub(super) fn new(start: Instant, buckets: u32, length: Duration) -> Self {
         let length = nanos(length);
         Shared {
-            stripes: Stripes::new(),
+            stripes: Stripes::new(|| AtomicU64::new(0)),
             head: Head {
                 sequence: AtomicU64::new(0),
                 edge: AtomicU64::new(length),

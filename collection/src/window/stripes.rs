@@ -1,7 +1,5 @@
 //! Words that threads write to without meeting: each on a cache line of its own.
 
-use crate::sync::AtomicU64;
-
 /// How many threads can write without meeting. The models have fewer, so that they end.
 #[cfg(not(wheelhouse_loom))]
 pub(super) const STRIPES: usize = 4;
@@ -16,21 +14,21 @@ pub(super) struct Line<T>(pub(super) T);
 /// Processors fetch lines in pairs, which is why the array begins with a pair.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Stripes([Line<AtomicU64>; STRIPES]);
+pub(super) struct Stripes<T>([Line<T>; STRIPES]);
 
-impl Stripes {
-    pub(super) fn new() -> Self {
-        Stripes(std::array::from_fn(|_| Line(AtomicU64::new(0))))
+impl<T> Stripes<T> {
+    pub(super) fn new(each: impl Fn() -> T) -> Self {
+        Stripes(std::array::from_fn(|_| Line(each())))
     }
 
-    /// The word of the thread with this number, of [`stripe`](crate::sync::stripe).
+    /// What is for the thread with this number, of [`stripe`](crate::sync::stripe).
     #[inline]
-    pub(super) fn of(&self, thread: usize) -> &AtomicU64 {
+    pub(super) fn of(&self, thread: usize) -> &T {
         &self.0[thread % STRIPES].0
     }
 
     #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &AtomicU64> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|line| &line.0)
     }
 }
@@ -44,7 +42,7 @@ mod tests {
     fn threads_that_began_together_do_not_meet() {
         use super::*;
 
-        let stripes = Stripes::new();
+        let stripes = Stripes::new(|| 0_u64);
         let line = |number| {
             let word = stripes.of(crate::sync::spread(number));
             std::ptr::from_ref(word) as usize / 64
