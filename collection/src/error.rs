@@ -29,6 +29,12 @@ impl BuildError {
     }
 
     /// The name of the argument that was refused.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// assert_eq!(Ring::<u8>::new(0).unwrap_err().argument(), "capacity");
+    /// ```
     #[must_use]
     pub fn argument(&self) -> &'static str {
         self.argument

@@ -60,6 +60,16 @@ impl Ewma {
     }
 
     /// Takes in a sample at the present instant, as [`update_at`](Self::update_at).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_collection::Ewma;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let mut average = Ewma::new(0.5, Duration::from_secs(1))?;
+    /// assert_eq!(average.update(3.0), 3.0);
+    /// # Ok(()) }
+    /// ```
     pub fn update(&mut self, sample: f64) -> f64 {
         self.update_at(Instant::now(), sample)
     }

@@ -26,6 +26,13 @@ pub struct Jitter {
 impl Jitter {
     /// Deviates by up to the share `deviation`, from 0 to 1, in either direction.
     ///
+    /// ```
+    /// use wheelhouse_collection::Jitter;
+    ///
+    /// let refused = Jitter::new(1.5).unwrap_err();
+    /// assert_eq!(refused.to_string(), "deviation is 1.5; allowed are 0 to 1");
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError`] when `deviation` is outside its range or not a number.

@@ -26,12 +26,26 @@ pub struct Probability {
 
 impl Probability {
     /// A different sequence in each thread and each run.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Probability;
+    ///
+    /// let dice = Probability::new();
+    /// assert!((0..1000).any(|_| dice.roll(0.5)));
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Probability { sequence: None }
     }
 
     /// The sequence of this seed.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Probability;
+    ///
+    /// let (one, other) = (Probability::seeded(7), Probability::seeded(7));
+    /// assert_eq!(one.next_f64(), other.next_f64());
+    /// ```
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Probability {

@@ -29,6 +29,13 @@ pub struct Ring<T> {
 impl<T> Ring<T> {
     /// An empty ring for `capacity` items, 1 or more. Memory is taken as items come.
     ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// let refused = Ring::<u8>::new(0).unwrap_err();
+    /// assert_eq!(refused.to_string(), "capacity is 0; allowed are 1 and more");
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError`] when `capacity` is 0.
@@ -43,6 +50,17 @@ impl<T> Ring<T> {
     }
 
     /// Adds an item, and returns the oldest if there was no room left.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let mut ring = Ring::new(2)?;
+    /// assert_eq!(ring.push('a'), None);
+    /// assert_eq!(ring.push('b'), None);
+    /// assert_eq!(ring.push('c'), Some('a'));
+    /// # Ok(()) }
+    /// ```
     pub fn push(&mut self, item: T) -> Option<T> {
         let oldest = match self.is_full() {
             true => self.items.pop_front(),
@@ -71,6 +89,17 @@ impl<T> Ring<T> {
     }
 
     /// The items, oldest first.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let mut ring = Ring::new(2)?;
+    /// ring.push('a');
+    /// ring.push('b');
+    /// assert_eq!(ring.iter().collect::<String>(), "ab");
+    /// # Ok(()) }
+    /// ```
     pub fn iter(&self) -> vec_deque::Iter<'_, T> {
         self.items.iter()
     }
@@ -93,18 +122,45 @@ impl<T> Ring<T> {
     }
 
     /// Whether there is none.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let ring = Ring::<u8>::new(2)?;
+    /// assert!(ring.is_empty());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
     /// Whether the next push returns an item.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let ring = Ring::<u8>::new(2)?;
+    /// assert!(!ring.is_full());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.items.len() == self.capacity
     }
 
     /// How many items there can be.
+    ///
+    /// ```
+    /// use wheelhouse_collection::Ring;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let ring = Ring::<u8>::new(2)?;
+    /// assert_eq!(ring.capacity(), 2);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -108,6 +108,13 @@ where
     E: Clone,
 {
     /// Nothing in flight.
+    ///
+    /// ```
+    /// use wheelhouse_collection::SingleFlight;
+    ///
+    /// let flights = SingleFlight::<&str, u32>::new();
+    /// assert_eq!(flights.stats().in_flight, 0);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         SingleFlight {
@@ -122,6 +129,13 @@ where
     }
 
     /// The value that `compute` returns, or another caller's, if one is being computed for `key`.
+    ///
+    /// ```
+    /// use wheelhouse_collection::SingleFlight;
+    ///
+    /// let flights = SingleFlight::<&str, u32>::new();
+    /// assert_eq!(flights.run("answer", || 42), Ok(42));
+    /// ```
     ///
     /// # Errors
     ///
@@ -281,6 +295,16 @@ where
     }
 
     /// What has been done so far. Counts are read one after the other.
+    ///
+    /// ```
+    /// use wheelhouse_collection::SingleFlight;
+    ///
+    /// let flights = SingleFlight::<&str, u32>::new();
+    /// for _ in 0..3 {
+    ///     let _ = flights.run("answer", || 42);
+    /// }
+    /// assert_eq!((flights.stats().led, flights.stats().joined), (3, 0));
+    /// ```
     #[must_use]
     pub fn stats(&self) -> FlightStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);

@@ -100,6 +100,13 @@ pub struct CountWindow {
 impl CountWindow {
     /// A window of the last `size` outcomes, 1 to 16 777 216. It takes two bits for each.
     ///
+    /// ```
+    /// use wheelhouse_collection::CountWindow;
+    ///
+    /// let refused = CountWindow::new(0).unwrap_err();
+    /// assert_eq!(refused.to_string(), "size is 0; allowed are 1 to 16777216");
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError`] when `size` is outside its range.
@@ -204,6 +211,18 @@ impl CountWindow {
     }
 
     /// How many outcomes there are, with their errors and slow ones.
+    ///
+    /// ```
+    /// use wheelhouse_collection::{CountWindow, Outcome};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = CountWindow::new(100)?;
+    /// window.add(Outcome::SlowFailure);
+    /// window.add(Outcome::Success);
+    /// let sum = window.snapshot();
+    /// assert_eq!((sum.requests, sum.errors, sum.slow), (2, 1, 1));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> Outcomes {
         let size = u64::from(self.blocks.size());
@@ -249,6 +268,15 @@ impl CountWindow {
     }
 
     /// How many outcomes the window has room for.
+    ///
+    /// ```
+    /// use wheelhouse_collection::CountWindow;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = CountWindow::new(100)?;
+    /// assert_eq!(window.size(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn size(&self) -> usize {
         self.blocks.size() as usize

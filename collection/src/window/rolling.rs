@@ -77,6 +77,18 @@ impl<B: Bucket> RollingWindow<B> {
     /// The same for a clock of the caller's: bucket 0 starts at `start`, and earlier instants belong
     /// to it.
     ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let start = Instant::now();
+    /// let window = RollingWindow::<Sum>::starting_at(start, 5, Duration::from_secs(1))?;
+    /// window.add_at(start - Duration::from_secs(3), 7);
+    /// assert_eq!(window.snapshot_at(start).sum, 7);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError`] when an argument is outside its range.
@@ -161,12 +173,36 @@ impl<B: Bucket> RollingWindow<B> {
     }
 
     /// [`add_at`](Self::add_at), with `now` in nanoseconds since the start.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let start = Instant::now();
+    /// let window = RollingWindow::<Sum>::starting_at(start, 5, Duration::from_secs(1))?;
+    /// window.add_at_nanos(2_500_000_000, 7);
+    /// assert_eq!(window.snapshot_at_nanos(6_999_999_999).sum, 7);
+    /// assert_eq!(window.snapshot_at_nanos(7_000_000_000).sum, 0);
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn add_at_nanos(&self, now_nanos: u64, value: B::Value) -> B {
         self.shared.add(stripe(), now_nanos, value)
     }
 
     /// The sum over the window at the present instant.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = RollingWindow::<Sum>::new(60, Duration::from_secs(1))?;
+    /// window.add(7);
+    /// assert_eq!(window.snapshot(), Sum { count: 1, sum: 7 });
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> B {
         self.snapshot_at(Instant::now())
@@ -177,6 +213,19 @@ impl<B: Bucket> RollingWindow<B> {
     /// Reading does not move the window: what a look ahead leaves out is still there for a read at an
     /// earlier instant, as long as nothing was added later. The first look ahead into a bucket costs
     /// a lock and time in the number of buckets between.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let start = Instant::now();
+    /// let window = RollingWindow::<Sum>::starting_at(start, 5, Duration::from_secs(1))?;
+    /// window.add_at(start, 7);
+    /// assert_eq!(window.snapshot_at(start + Duration::from_secs(5)).sum, 0);
+    /// assert_eq!(window.snapshot_at(start + Duration::from_secs(4)).sum, 7);
+    /// # Ok(()) }
+    /// ```
     #[inline]
     #[must_use]
     pub fn snapshot_at(&self, now: Instant) -> B {
@@ -184,6 +233,18 @@ impl<B: Bucket> RollingWindow<B> {
     }
 
     /// [`snapshot_at`](Self::snapshot_at), with `now` in nanoseconds since the start.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let start = Instant::now();
+    /// let window = RollingWindow::<Sum>::starting_at(start, 5, Duration::from_secs(1))?;
+    /// window.add_at(start, 7);
+    /// assert_eq!(window.snapshot_at_nanos(0).sum, 7);
+    /// # Ok(()) }
+    /// ```
     #[inline]
     #[must_use]
     pub fn snapshot_at_nanos(&self, now_nanos: u64) -> B {
@@ -191,6 +252,18 @@ impl<B: Bucket> RollingWindow<B> {
     }
 
     /// Folds the buckets of the window at the present instant, as [`reduce_at`](Self::reduce_at).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = RollingWindow::<Sum>::new(60, Duration::from_secs(1))?;
+    /// window.add(7);
+    /// let busy = window.reduce(0, |busy, second| busy + u32::from(second.count > 0));
+    /// assert_eq!(busy, 1);
+    /// # Ok(()) }
+    /// ```
     pub fn reduce<T>(&self, initial: T, fold: impl FnMut(T, B) -> T) -> T {
         self.reduce_at(Instant::now(), initial, fold)
     }
@@ -226,6 +299,22 @@ impl<B: Bucket> RollingWindow<B> {
     }
 
     /// [`reduce_at`](Self::reduce_at), with `now` in nanoseconds since the start.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let start = Instant::now();
+    /// let window = RollingWindow::<Sum>::starting_at(start, 5, Duration::from_secs(1))?;
+    /// window.add_at_nanos(5, 7);
+    /// let counts = window.reduce_at_nanos(5, Vec::new(), |mut all, bucket| {
+    ///     all.push(bucket.count);
+    ///     all
+    /// });
+    /// assert_eq!(counts, [0, 0, 0, 0, 1]);
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_at_nanos<T>(&self, now_nanos: u64, initial: T, fold: impl FnMut(T, B) -> T) -> T {
         self.shared
             .buckets_at(now_nanos)
@@ -286,12 +375,32 @@ impl<B: Bucket> RollingWindow<B> {
     }
 
     /// The number of buckets.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = RollingWindow::<Sum>::new(60, Duration::from_secs(1))?;
+    /// assert_eq!(window.buckets(), 60);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn buckets(&self) -> usize {
         self.shared.buckets() as usize
     }
 
     /// How long each bucket is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = RollingWindow::<Sum>::new(60, Duration::from_secs(1))?;
+    /// assert_eq!(window.bucket_length(), Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn bucket_length(&self) -> Duration {
         self.shared.length()
