@@ -336,7 +336,10 @@ fn steps_that_block_in_place_let_other_runs_begin() {
                 sleep(MS).await;
             }
             let mut done = Some(done);
-            let last = scheduler.after(MS, move || ready(drop(done.take())));
+            let last = scheduler.after(MS, move || {
+                drop(done.take());
+                ready(())
+            });
             assert_eq!(last.unwrap().await, Ok(()));
             for blocked in blocked {
                 assert_eq!(blocked.await, Ok(()));
