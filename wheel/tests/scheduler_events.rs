@@ -216,6 +216,20 @@ async fn a_listener_that_lags_loses_the_oldest_and_holds_up_nothing() {
 }
 
 #[tokio::test]
+async fn a_listener_may_be_1024_events_behind_by_default() {
+    let clock = ManualClock::new();
+    let scheduler = Scheduler::builder().clock(clock).build().unwrap();
+    let (mut in_time, mut late) = (scheduler.events(), scheduler.events());
+    for _ in 0..1024 {
+        drop(scheduler.after(10 * MS, || ready(())));
+    }
+    assert_eq!(told(&mut in_time).len(), 1024);
+    drop(scheduler.after(10 * MS, || ready(())));
+    assert!(matches!(late.try_next(), Err(EventError::Lagged(1))));
+    assert_eq!(told(&mut late).len(), 1024);
+}
+
+#[tokio::test]
 async fn listening_begins_with_what_comes_next_and_ends_with_the_scheduler() {
     let clock = ManualClock::new();
     let scheduler = Scheduler::builder().clock(clock.clone()).build().unwrap();
