@@ -24,7 +24,7 @@ fn work(alive: &Arc<()>) -> impl FnMut() -> Ready<()> + Send + use<> {
 
 /// The words of a refusal, after a look at what was given back.
 fn words<T, E, F>(alive: &Arc<()>, answer: Result<TaskHandle<T, E>, ScheduleError<F>>) -> String {
-    let error = answer.err().expect("it is refused");
+    let error = answer.expect_err("it is refused");
     assert!(Arc::strong_count(alive) > 1, "the work is in the error");
     let words = error.to_string();
     assert_eq!(words, error.refusal().to_string());
