@@ -16,6 +16,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Instant;
 
     /// The present time of the calendar, which may step in either direction. Only cron asks for it.
+    /// A virtual clock has to say it too, or its cron tasks go by the real calendar.
     fn system_now(&self) -> SystemTime {
         SystemTime::now()
     }
@@ -169,7 +170,7 @@ impl ManualClock {
     }
 
     /// Moves ahead to `at`, unless the clock is past it.
-    fn reach(&self, at: Instant) {
+    pub(crate) fn reach(&self, at: Instant) {
         {
             let mut now = self.shared.now.lock();
             *now = at.max(*now);
@@ -203,7 +204,7 @@ impl ManualClock {
 }
 
 /// The latest instant that can be expressed, when `base + by` cannot.
-fn add_saturating(base: Instant, by: Duration) -> Instant {
+pub(crate) fn add_saturating(base: Instant, by: Duration) -> Instant {
     let (mut at, mut step) = (base, by);
     loop {
         match at.checked_add(step) {

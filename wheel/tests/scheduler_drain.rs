@@ -234,9 +234,8 @@ async fn what_recurs_and_runs_when_a_shutdown_begins_ends_with_that_run() {
         assert_eq!((task.await, overlaps.await), (Ok(()), Ok(())));
         let names = by_name(&report);
         assert_eq!(names[1], ("task", [1, 0, 0, 0, 0]));
-        let [completed, cancelled, rest @ ..] = names[0].1;
-        assert!(completed >= 2 && cancelled <= 1, "{names:?}");
-        assert_eq!(rest, [0, 0, 0]);
+        // One task, however many of its runs went on.
+        assert_eq!(names[0], ("overlaps", [1, 0, 0, 0, 0]));
     }
 }
 

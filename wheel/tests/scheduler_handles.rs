@@ -111,7 +111,7 @@ fn errors_say_what_happened() {
             TaskError::TimedOut(50 * MS),
             "took longer than its timeout of 50ms",
         ),
-        (TaskError::Cancelled, "cancelled before it ran"),
+        (TaskError::Cancelled, "cancelled"),
         (TaskError::Aborted, "cut off while it ran"),
         (TaskError::Missed(3 * MS), "missed: 3ms late"),
     ] {

@@ -104,12 +104,12 @@ fn a_hundred_thousand_pending_and_a_thousand_running_end_within_the_deadline() {
                 sleep(MS).await;
             }
             let began = Instant::now();
-            let grace = Grace::cancel_pending().timeout(S);
+            let grace = Grace::cancel_pending().timeout(5 * S);
             let report = scheduler.shutdown(grace).await;
             over.store(true, SeqCst);
             let took = began.elapsed();
             // The deadline is a matter of the process's clock, the rest is what a busy machine may add.
-            assert!(took < 3 * S, "{took:?}");
+            assert!(took < 7 * S, "{took:?}");
             sleep(50 * MS).await;
             report
         });

@@ -62,7 +62,8 @@ pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
     wait(
         args.tasks,
         tally,
-        start + Duration::from_nanos(last_due_ns),
+        // The last may fire one interval after it is due.
+        start + Duration::from_nanos(last_due_ns) + args.interval,
         &progress,
     );
     let cpu = process::cpu_time()

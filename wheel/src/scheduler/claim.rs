@@ -14,8 +14,8 @@ use super::inner::Inner;
 
 /// A due task's right to run, and what it holds for that.
 pub(super) struct Claim {
-    /// Its task, its scheduler, and what user code may know of its run. `None` only while that code
-    /// runs.
+    /// Its task, its scheduler, and what user code may know of its run. While that code runs it is
+    /// the thread's current run, and here is what was that before.
     run: Option<Run>,
     /// When it came due.
     pub(super) tick: u64,
@@ -181,8 +181,7 @@ impl Drop for Claim {
         if !self.settled {
             inner.cut(&**entry);
         }
-        let leaves = !inner.ends_inside(&**entry);
-        inner.unregister(&**entry, self.slot);
+        let leaves = inner.unregister(&**entry, self.slot);
         let own = self.own.as_ref().filter(|_| leaves);
         let next_of_key = own.and_then(|gate| gate.leave());
         if self.own.is_some() {

@@ -71,7 +71,8 @@ impl Run {
     }
 
     /// Cancelled as soon as the scheduler begins to shut down or the task is cancelled: what is left
-    /// to do should then be brought to an end.
+    /// to do should then be brought to an end. The token is that of this run: when the run has ended
+    /// nobody cancels it any more.
     #[must_use]
     pub fn stopping(&self) -> CancellationToken {
         self.inner.token_of(&*self.entry)

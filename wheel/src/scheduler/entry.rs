@@ -8,8 +8,9 @@
 //! | `ENDED` | nowhere: for ever | nobody |
 //!
 //! # Ground rules
-//! - The lock of a shard is taken before that of a task, never after it. No user code runs under
-//!   either.
+//! - Locks are taken in this order: keys, wheel of a shard, task; runs of a shard, gate. The others
+//!   (queue of ready runs, report, events, timeouts) are held while nothing else is taken. No user
+//!   code runs under any of them.
 //! - A task leaves `WAITING` only under the lock of its shard, and any other phase only under its
 //!   own. So whoever holds both knows the phase, and `node` is right as long as it is `WAITING`.
 //! - Whoever makes a task `ENDED` is the one who [buries](Entry::bury) it, after the locks are
@@ -56,8 +57,8 @@ pub(super) mod flag {
     pub(in crate::scheduler) const PLANNED: u8 = CRON | OVERLAP;
     /// Its runs need a place at a gate of their own.
     pub(in crate::scheduler) const GATED: u8 = 16;
-    /// The run in progress waits for the shutdown of its scheduler.
-    pub(in crate::scheduler) const INSIDE: u8 = 32;
+    /// It is a run of a task that overlaps itself.
+    pub(in crate::scheduler) const CHILD: u8 = 32;
 }
 
 /// What is known of a task without its lock. Eight bytes.
@@ -274,7 +275,8 @@ impl<W: Work> Entry for Task<W> {
         }
         let work = cell.work.as_ref()?.share()?;
         let extra = cell.extra.as_mut()?;
-        let head = Head::new(self.head.shard(), self.head.priority(), flag::GATED);
+        let flags = flag::GATED | flag::CHILD;
+        let head = Head::new(self.head.shard(), self.head.priority(), flags);
         let child_extra = Extra {
             options: extra.options.clone(),
             parent: Some(self.clone()),

@@ -122,7 +122,7 @@ pub enum TaskError<E = Infallible> {
     #[error("took longer than its timeout of {0:?}")]
     TimedOut(Duration),
     /// The task was cancelled, replaced, or pending when the scheduler shut down.
-    #[error("cancelled before it ran")]
+    #[error("cancelled")]
     Cancelled,
     /// A run in progress was cut off, by an abort, by the deadline of a shutdown, or because the
     /// runtime ended.

@@ -46,7 +46,8 @@ pub enum EventKind {
         /// After this.
         after: Duration,
     },
-    /// A run did not begin, because it would have been later than its grace.
+    /// A run did not begin: because it would have been later than its grace, or, of a task that
+    /// overlaps itself, because as many tasks were live as are allowed.
     Missed {
         /// How late.
         late: Duration,

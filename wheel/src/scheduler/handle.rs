@@ -19,7 +19,6 @@ use super::inner::{Cancel, Inner};
 ///
 /// Awaiting it gives the outcome of a one-shot, or of the last run of a task that recurs, when the
 /// task has ended. The methods of [`TaskRef`] work on it too.
-#[must_use = "dropping it is fine, but then nobody can cancel the task or learn how it ended"]
 pub struct TaskHandle<T = (), E = Infallible> {
     task: TaskRef,
     outcome: PhantomData<fn() -> Result<T, E>>,
@@ -63,19 +62,22 @@ impl TaskRef {
     }
 
     /// Moves the next run to `delay` from now. Those after it count from there. False if the task is
-    /// not waiting: because it is due, runs, or has ended.
+    /// not waiting, because it is due, runs, or has ended, or if it would be after its
+    /// [end](super::TaskOptions::until).
+    #[must_use = "only it tells whether the task was moved"]
     pub fn reschedule(&self, delay: Duration) -> bool {
         let at = self.inner.clock.now().checked_add(delay);
         self.inner.reschedule(&*self.entry, at)
     }
 
     /// Moves the next run to `at`, likewise.
+    #[must_use = "only it tells whether the task was moved"]
     pub fn reschedule_at(&self, at: impl Into<Instant>) -> bool {
         self.inner.reschedule(&*self.entry, Some(at.into()))
     }
 
-    /// Holds the task back: it does not run until it is resumed. A run in progress goes on. False if
-    /// the task has ended.
+    /// Holds the task back: it does not run until it is resumed. A run in progress goes on, and so
+    /// does one that is due of a task whose runs may overlap. False if the task has ended.
     pub fn pause(&self) -> bool {
         self.inner.set_paused(&*self.entry, true)
     }

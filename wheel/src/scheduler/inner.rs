@@ -61,7 +61,7 @@ pub(super) struct Inner {
     pub(super) ready: Ready,
     pub(super) keys: Keys,
     pub(super) events: Events,
-    pub(super) meters: Meters,
+    meters: Meters,
     pub(super) tally: Tally,
     /// The driver has ended.
     driver_gone: AtomicBool,
@@ -212,7 +212,7 @@ impl Inner {
 
     /// Tells listeners and the recorder, which are user code, of a new task.
     pub(super) fn announce(&self, entry: &dyn Entry) {
-        self.meters.live(self.live());
+        self.meter(|meters| meters.live(self.live()));
         self.event(entry, || EventKind::Scheduled);
     }
 
@@ -315,11 +315,12 @@ impl Inner {
             let mut past = Past::Ran {
                 began: now,
                 ended: now,
+                late,
             };
             if self.admit().is_err() {
                 past = Past::Missed(now);
                 count(&self.shard_of(&**entry).counts.missed);
-                self.meters.missed();
+                self.meter(Meters::missed);
                 self.event(&**entry, || EventKind::Missed { late });
             } else if let Some(child) = entry.clone().child() {
                 run = Claim::new(self.clone(), child, tick).advance(self);
@@ -392,7 +393,7 @@ impl Inner {
     /// A task has ended and is buried.
     pub(super) fn ended(&self, entry: &dyn Entry) {
         self.live.fetch_sub(1, SeqCst);
-        self.meters.live(self.live());
+        self.meter(|meters| meters.live(self.live()));
         self.keys.task_ended(self, entry);
         self.notify_watchers();
     }
@@ -410,17 +411,31 @@ impl Inner {
         }
         let why = if was == Phase::Running {
             count(&self.shard_of(entry).counts.aborted);
-            self.meters.ended("aborted");
-            self.tally.ended(Ending::Aborted, || self.name_of(entry));
+            self.meter(|meters| meters.ended("aborted"));
+            self.count_ending(entry, Ending::Aborted);
             TaskError::Aborted
         } else {
-            count(&self.shard_of(entry).counts.cancelled);
-            self.tally
-                .ended(Ending::NeverStarted, || self.name_of(entry));
-            self.event(entry, || EventKind::Cancelled);
+            self.tell_cancelled(entry, Ending::NeverStarted);
             TaskError::Cancelled
         };
         entry.bury(self, why);
+    }
+
+    /// Counts how a task has ended, for the report of a shutdown. A run of a task that overlaps itself
+    /// is no task of its own to whoever reads that.
+    pub(super) fn count_ending(&self, entry: &dyn Entry, ending: Ending) {
+        if !entry.head().has(flag::CHILD) {
+            self.tally.ended(ending, || self.name_of(entry));
+        }
+    }
+
+    /// Counts and tells that a task will not run, likewise.
+    pub(super) fn tell_cancelled(&self, entry: &dyn Entry, ending: Ending) {
+        if !entry.head().has(flag::CHILD) {
+            count(&self.shard_of(entry).counts.cancelled);
+            self.event(entry, || EventKind::Cancelled);
+        }
+        self.count_ending(entry, ending);
     }
 
     /// Cancels a task.
@@ -448,12 +463,18 @@ impl Inner {
         let extra = guard.as_ref();
         let token = extra.and_then(|extra| extra.token.clone());
         let children = extra.map_or_else(Vec::new, |extra| extra.children.clone());
-        let is_child = extra.is_some_and(|extra| extra.parent.is_some());
+        // What its runs left does not count any more.
+        let stale = if ended {
+            guard.as_mut().and_then(|extra| extra.output.take())
+        } else {
+            None
+        };
         drop(guard);
         drop(state);
         drop(taken);
+        self.contain("drop of an outcome", || drop(stale));
         // Who has scheduled a task that overlaps itself knows of one task.
-        if first && !is_child {
+        if first && !head.has(flag::CHILD) {
             count(&shard.counts.cancelled);
             self.event(entry, || EventKind::Cancelled);
         }
@@ -474,7 +495,7 @@ impl Inner {
             if was == Phase::Due {
                 self.leave_queues(entry);
             }
-            self.tally.ended(Ending::Cancelled, || self.name_of(entry));
+            self.count_ending(entry, Ending::Cancelled);
             entry.bury(self, TaskError::Cancelled);
         }
         Cancel::Cancelled
@@ -508,12 +529,20 @@ impl Inner {
     /// Moves a task that waits to `tick`.
     pub(super) fn reschedule(&self, entry: &dyn Entry, at: Option<Instant>) -> bool {
         // What lies in the past is due now, and not late.
+        let now = self.clock.now();
+        #[cfg(feature = "cron")]
+        let today = self.clock.system_now();
+        let at = at.map(|at| at.max(now));
         let tick = at.map_or(NEVER, |at| self.tick_of(at, Duration::ZERO));
-        let tick = tick.max(self.ticks.at(self.clock.now()));
+        let tick = tick.max(self.ticks.at(now));
         let shard = self.shard_of(entry);
         let mut state = shard.lock();
         let mut guard = entry.lock();
         if entry.head().phase() != Phase::Waiting {
+            return false;
+        }
+        let until = self.options(guard.as_deref()).until;
+        if until.is_some_and(|until| at.is_none_or(|at| at > until)) {
             return false;
         }
         if let Some(extra) = guard.as_mut() {
@@ -521,9 +550,9 @@ impl Inner {
                 Some(super::plan::Plan::Every { due, .. }) => *due = at.unwrap_or(*due),
                 #[cfg(feature = "cron")]
                 Some(super::plan::Plan::Cron { due, .. }) => {
-                    let left = at.map(|at| at.saturating_duration_since(self.clock.now()));
+                    let left = at.map(|at| at.saturating_duration_since(now));
                     *due = left
-                        .and_then(|left| self.clock.system_now().checked_add(left))
+                        .and_then(|left| today.checked_add(left))
                         .unwrap_or(*due);
                 }
                 _ => {}
@@ -622,11 +651,17 @@ impl Inner {
         token
     }
 
-    /// A claim is dropped.
-    pub(super) fn unregister(&self, entry: &dyn Entry, slot: usize) {
+    /// A claim is dropped. Whether its run has places to give up: not if it ends while it waits for
+    /// the shutdown of its scheduler.
+    pub(super) fn unregister(&self, entry: &dyn Entry, slot: usize) -> bool {
         let gone = self.shard_of(entry).runs.lock().slab.remove(slot);
+        let inside = gone.inside > 0;
+        if inside {
+            self.tally.leaves();
+        }
         drop(gone);
         self.notify_watchers();
+        !inside
     }
 
     pub(super) fn notify_watchers(&self) {
@@ -645,10 +680,19 @@ impl Inner {
         }
     }
 
-    /// Whether nothing is due or runs.
+    /// Whether nothing is due or runs. A task may go from one of the places that are looked at to
+    /// another meanwhile; then all are looked at again.
     pub(super) fn is_settled(&self) -> bool {
-        let due = self.next_tick() <= self.ticks.at(self.clock.now());
-        !due && !self.driver_busy.load(SeqCst) && self.in_progress() == 0
+        let moves = || -> u64 { self.shards.iter().map(|shard| shard.moves()).sum() };
+        loop {
+            let before = moves();
+            let due = self.next_tick() <= self.ticks.at(self.clock.now());
+            // The other side is the store when the driver begins to take tasks out.
+            let busy = due || self.driver_busy.load(SeqCst) || self.in_progress() > 0;
+            if moves() == before {
+                return !busy;
+            }
+        }
     }
 
     /// The driver has ended.
@@ -741,11 +785,23 @@ impl Inner {
     /// Tells the listeners, if there are any.
     pub(super) fn event(&self, entry: &dyn Entry, kind: impl FnOnce() -> EventKind) {
         if self.events.wanted() {
-            self.events.send(Event {
-                task: self.name_of(entry),
-                kind: kind(),
-                at: self.clock.now(),
+            let task = self.name_of(entry);
+            // The clock and the listeners' wakers are user code, and this is called where a task
+            // must not be left half done.
+            self.contain("event", || {
+                self.events.send(Event {
+                    task,
+                    kind: kind(),
+                    at: self.clock.now(),
+                });
             });
+        }
+    }
+
+    /// Tells the recorder of metrics, which is user code.
+    pub(super) fn meter(&self, tell: impl FnOnce(&Meters)) {
+        if cfg!(feature = "metrics") {
+            self.contain("metrics", || tell(&self.meters));
         }
     }
 

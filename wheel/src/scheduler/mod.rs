@@ -1,7 +1,7 @@
 //! Async and blocking work at given times, on a tokio runtime, at the speed of a wheel.
 //!
 //! Unlike `tokio::spawn(async { sleep(d).await; work().await })`, a task that waits is no tokio task:
-//! it is a closure in a wheel, and is spawned when it is due. Unlike a `tokio::time::interval` in a
+//! it is a closure in a wheel, and begins when it is due. Unlike a `tokio::time::interval` in a
 //! loop, it has a handle, a policy for what it misses, retries, timeouts, limits, and a shutdown that
 //! says what became of it.
 //!
@@ -61,11 +61,14 @@
 //!
 //! # Trade-offs
 //!
-//! A run is a tokio task of its own: it costs what `tokio::spawn` costs, when it is due. What is due
-//! waits for a free worker like any task; code that blocks a worker makes others late. A task that
-//! waits costs its closure and at most 96 bytes. Times are on a grid, see
+//! What is due waits for a free worker like any tokio task; code that blocks a worker makes others
+//! late. A run that has to wait becomes a tokio task of its own; the first step of each, up to its
+//! first wait, is taken by a task of the scheduler, so `tokio::task::id` changes after it. A task that
+//! waits for its time costs its closure and at most 96 bytes. Times are on a grid, see
 //! [`interval`](SchedulerBuilder::interval), and on tokio's clock, which knows milliseconds, up to 2 ms
-//! later. Nothing is persistent: what is pending when the process ends is gone.
+//! later. A scheduler with nothing to do sleeps; one with a cron task looks at the calendar once a
+//! minute. Panics are contained only where they unwind, not under `panic = "abort"`. Nothing is
+//! persistent: what is pending when the process ends is gone.
 
 mod builder;
 mod claim;
@@ -406,7 +409,11 @@ impl Scheduler {
 
     /// Moves `clock`, which must be the scheduler's, ahead by `by` from deadline to deadline, and
     /// lets all that is due at each run to its end before it goes on to the next. An hour of schedule
-    /// takes as long as its work does. Not to be called in a run.
+    /// takes as long as its work does. Not to be called in a run, which would wait for itself; and a
+    /// run that waits for time to pass on that clock (for its timeout, say) holds it up for ever.
+    ///
+    /// # Panics
+    /// When `clock` is not the scheduler's.
     ///
     /// ```
     /// # use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -430,18 +437,21 @@ impl Scheduler {
     /// # Ok(()) }
     /// ```
     pub async fn run_for(&self, clock: &ManualClock, by: Duration) {
-        use crate::clock::{Clock, Driven};
+        use crate::clock::{Clock, Driven, add_saturating};
         let inner = self.inner();
-        let now = clock.now();
-        let end = now.checked_add(by).unwrap_or(now);
+        let end = add_saturating(clock.now(), by);
         self.settled().await;
         while let Some(next) = inner.next_deadline()
             && next <= end
         {
-            clock.set(next.max(clock.now()));
+            clock.reach(next);
+            assert!(
+                inner.clock.now() >= next,
+                "the clock to be moved must be the scheduler's own"
+            );
             self.settled().await;
         }
-        clock.set(end.max(clock.now()));
+        clock.reach(end);
         self.settled().await;
     }
 

@@ -1,6 +1,6 @@
 //! What can be said of a task besides when it runs and what it does.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
@@ -19,6 +19,9 @@ pub enum Duplicate {
     /// The new task is refused.
     Refuse,
 }
+
+/// The name of a task that has none.
+static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("task"));
 
 #[derive(Debug, Clone)]
 pub(super) struct Options {
@@ -103,7 +106,7 @@ impl Options {
     pub(super) fn name(&self) -> Arc<str> {
         match (&self.name, &self.key) {
             (Some(name), _) | (None, Some(name)) => name.clone(),
-            (None, None) => Arc::from("task"),
+            (None, None) => NAMELESS.clone(),
         }
     }
 }

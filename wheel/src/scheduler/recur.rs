@@ -4,13 +4,12 @@
 //! but for no later than a minute from now, and looks again then: the step of a wall clock, or the
 //! sleep of a machine, makes it late by no more.
 
-use std::time::Instant;
 #[cfg(feature = "cron")]
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+use std::time::{Duration, Instant};
 
 use super::entry::Entry;
 use super::inner::Inner;
-#[cfg(feature = "cron")]
 use super::plan::Plan;
 
 /// How often a cron task looks at the calendar.
@@ -19,8 +18,12 @@ const RECHECK: Duration = Duration::from_secs(60);
 
 /// What became of the run at hand.
 pub(super) enum Past {
-    /// It took place.
-    Ran { began: Instant, ended: Instant },
+    /// It took place, so long after the tick that it was filed for.
+    Ran {
+        began: Instant,
+        ended: Instant,
+        late: Duration,
+    },
     /// It did not, as was found out then.
     Missed(Instant),
 }
@@ -35,7 +38,7 @@ impl Inner {
         #[cfg(feature = "cron")]
         let grace = options.grace;
         let (began, ended) = match *past {
-            Past::Ran { began, ended } => (began, ended),
+            Past::Ran { began, ended, .. } => (began, ended),
             Past::Missed(now) => (now, now),
         };
         if let (Past::Ran { .. }, Some(left)) = (past, &mut extra.runs_left) {
@@ -66,9 +69,22 @@ impl Inner {
             let ends = until.is_some_and(|until| next > until);
             return (!ends).then(|| self.tick_by_calendar(next, jitter));
         }
+        let began = match (past, &*plan) {
+            // What the run was put off by at random is no lateness.
+            (Past::Ran { late, .. }, Plan::Every { due, .. }) if !jitter.is_zero() => {
+                due.checked_add(*late).unwrap_or(began)
+            }
+            _ => began,
+        };
         let next = plan.advance(began, ended)?;
         let ends = until.is_some_and(|until| next > until);
         (!ends).then(|| self.tick_of(next, jitter))
+    }
+
+    /// How long after a tick something began.
+    pub(super) fn late_at(&self, tick: u64, began: Instant) -> Duration {
+        let due = self.ticks.instant(tick).unwrap_or(began);
+        began.saturating_duration_since(due)
     }
 
     /// What the wall clock showed at an instant that has passed.
@@ -93,8 +109,11 @@ impl Inner {
     /// Where a cron task is filed that is due at this instant, as far as can be told now.
     #[cfg(feature = "cron")]
     pub(super) fn tick_by_calendar(&self, at: Instant, jitter: Duration) -> u64 {
-        let latest = self.clock.now().checked_add(RECHECK);
-        self.tick_of(latest.map_or(at, |latest| at.min(latest)), jitter)
+        match self.clock.now().checked_add(RECHECK) {
+            // Only a look at the calendar.
+            Some(latest) if latest < at => self.tick_of(latest, Duration::ZERO),
+            _ => self.tick_of(at, jitter),
+        }
     }
 
     /// The tick since which a cron task is due that has been taken out of the wheel, where it was

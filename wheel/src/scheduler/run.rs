@@ -16,6 +16,7 @@ use super::entry::{Entry, Output, Phase, Task, flag};
 use super::error::TaskError;
 use super::events::EventKind;
 use super::inner::{Inner, forget_payload, panic_message};
+use super::meters::Meters;
 use super::recur::Past;
 use super::retry::{Failure, FailureKind};
 use super::shutdown::Ending;
@@ -108,7 +109,7 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
     let mut lateness = counts.lateness.lock();
     lateness.get_or_insert_default().record(late);
     drop(lateness);
-    inner.meters.started(late);
+    inner.meter(|meters| meters.started(late));
     inner.event(&**task, || EventKind::Started {
         attempt: failed + 1,
     });
@@ -134,13 +135,11 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
 /// A run that would be later than its grace does not take place.
 fn miss<W: Work>(inner: &Arc<Inner>, task: &Arc<Task<W>>, late: Duration, now: Instant) {
     count(&inner.shards[task.head().shard()].counts.missed);
-    inner.meters.missed();
+    inner.meter(Meters::missed);
     inner.event(&**task, || EventKind::Missed { late });
     let entry: Arc<dyn Entry> = task.clone();
     if !go_on(inner, &entry, &Past::Missed(now)) && inner.end(&*entry, &[Phase::Due]) {
-        inner
-            .tally
-            .ended(Ending::NeverStarted, || inner.name_of(&*entry));
+        inner.count_ending(&*entry, Ending::NeverStarted);
         entry.bury(inner, TaskError::Missed(late));
     }
 }
@@ -173,6 +172,7 @@ fn finish<W: Work>(
         && !cut_off
         && retry(inner, task, error)
     {
+        inner.contain("drop of an outcome", || drop(output));
         return;
     }
     let mut recurs = false;
@@ -186,7 +186,9 @@ fn finish<W: Work>(
         drop(cell);
         let ended = inner.clock.now();
         let entry: Arc<dyn Entry> = task.clone();
-        if go_on(inner, &entry, &Past::Ran { began, ended }) {
+        let late = inner.late_at(claim.tick, began);
+        let past = Past::Ran { began, ended, late };
+        if go_on(inner, &entry, &past) {
             inner.contain("drop of an outcome", || drop(output));
             return;
         }
@@ -199,7 +201,7 @@ fn finish<W: Work>(
         if work.is_some() {
             inner.contain("drop of a task's work", || drop(work));
         }
-        inner.tally.ended(ending, || inner.name_of(&**task));
+        inner.count_ending(&**task, ending);
         task.deliver(inner, output);
         inner.ended(&**task);
     }
@@ -224,7 +226,7 @@ fn tell<W: Work>(inner: &Inner, task: &Arc<Task<W>>, began: Instant, output: &Ou
         Err(_) => (&counts.failed, "failed"),
     };
     count(counter);
-    inner.meters.ended(outcome);
+    inner.meter(|meters| meters.ended(outcome));
     if output.is_ok() {
         inner.event(&**task, || EventKind::Finished {
             took: inner.clock.now().saturating_duration_since(began),
@@ -265,7 +267,11 @@ fn retry<W: Work>(inner: &Inner, task: &Arc<Task<W>>, error: &TaskError<Error<W>
         TaskError::TimedOut(timeout) => FailureKind::Timeout(*timeout),
         _ => return false,
     };
-    let Some(after) = retry.delay(failed, &Failure { kind }, inner.random()) else {
+    let (random, mut after) = (inner.random(), None);
+    inner.contain("retry", || {
+        after = retry.delay(failed, &Failure { kind }, random);
+    });
+    let Some(after) = after else {
         return false;
     };
     let tick = inner.ticks.deadline(inner.clock.now(), after);
@@ -274,7 +280,7 @@ fn retry<W: Work>(inner: &Inner, task: &Arc<Task<W>>, error: &TaskError<Error<W>
         return false;
     }
     count(&inner.shards[entry.head().shard()].counts.retried);
-    inner.meters.retried();
+    inner.meter(Meters::retried);
     if told {
         inner.event(&*entry, || EventKind::Retried { after });
         inner.release(&*entry, tick);
@@ -330,7 +336,11 @@ impl<W: Work> Future for Attempt<'_, W> {
             match polled {
                 Ok(Poll::Pending) if this.wait(cx) => return Poll::Pending,
                 Ok(Poll::Pending) => Err(TaskError::TimedOut(*this.timeout)),
-                Ok(Poll::Ready(_)) if *this.overdue => Err(TaskError::TimedOut(*this.timeout)),
+                Ok(Poll::Ready(outcome)) if *this.overdue => {
+                    let inner = this.claim.inner();
+                    inner.contain("drop of an outcome", || drop(outcome));
+                    Err(TaskError::TimedOut(*this.timeout))
+                }
                 Ok(Poll::Ready(outcome)) => Ok(outcome),
                 Err(payload) => Err(panicked(payload)),
             }

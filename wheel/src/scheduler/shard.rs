@@ -10,6 +10,8 @@
 //!   is dropped.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
 use crate::drive::ticks::NEVER;
@@ -27,6 +29,8 @@ pub(super) struct Shard {
     next: Word,
     pub(super) runs: Mutex<Runs>,
     pub(super) counts: Counts,
+    /// Grows whenever a task comes to another place: into the wheel, out of it, among the runs.
+    moves: AtomicU64,
 }
 
 pub(super) struct State {
@@ -63,6 +67,8 @@ pub(super) struct InProgress {
     pub(super) entry: Arc<dyn Entry>,
     /// Polls the run, once it has had to wait.
     pub(super) waker: Option<Waker>,
+    /// How many times the run waits for the shutdown of its scheduler at the moment.
+    pub(super) inside: usize,
 }
 
 impl Shard {
@@ -76,7 +82,17 @@ impl Shard {
             next: Word::new(NEVER),
             runs: Mutex::new(Runs::default()),
             counts: Counts::default(),
+            moves: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn moves(&self) -> u64 {
+        // The other side is `moved`, before the place that was left can be seen to be empty.
+        self.moves.load(SeqCst)
+    }
+
+    fn moved(&self) {
+        self.moves.fetch_add(1, SeqCst);
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -90,6 +106,7 @@ impl Shard {
 
     /// Files a task.
     pub(super) fn insert(&self, state: &mut State, tick: u64, entry: Arc<dyn Entry>) {
+        self.moved();
         self.lower_next(tick);
         if tick <= state.wheel.tick() {
             entry.head().set_phase(Phase::Waiting);
@@ -149,6 +166,7 @@ impl Shard {
         limit: usize,
         due: &mut Vec<(u64, Timed)>,
     ) -> bool {
+        self.moved();
         let first = due.len();
         let late = std::iter::from_fn(|| state.late.pop(tick));
         let late = late.map(|(tick, entry)| (tick, Timed::Task(entry)));
@@ -181,7 +199,13 @@ impl Shard {
         entry
             .head()
             .set_node(u32::try_from(number).unwrap_or(u32::MAX));
-        slot.insert(InProgress { entry, waker: None });
+        slot.insert(InProgress {
+            entry,
+            waker: None,
+            inside: 0,
+        });
+        drop(runs);
+        self.moved();
         number
     }
 }

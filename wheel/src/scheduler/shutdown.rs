@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,10 +25,9 @@ use tokio::sync::watch;
 use super::claim::{Claim, advance_all};
 use super::entry::{Entry, Phase, flag};
 use super::error::TaskError;
-use super::events::EventKind;
 use super::gate::Gate;
 use super::inner::{CLOSED, DRAINING, Inner, retire};
-use super::stats::count;
+use super::shard::InProgress;
 use super::timeout::Sleep;
 
 /// What a shutdown does with pending tasks, and how long it may take.
@@ -58,7 +57,7 @@ impl Grace {
     }
 
     /// How long the shutdown may take in all, on the scheduler's clock. Runs are cut off a tenth of
-    /// it before that, at most 50 ms.
+    /// it before that, at most 500 ms.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -129,8 +128,9 @@ pub(super) struct Tally {
     report: Mutex<Report>,
     begun: AtomicBool,
     done: watch::Sender<bool>,
-    /// The runs in progress that wait for the shutdown themselves, and how often.
-    inside: Mutex<Vec<(Arc<dyn Entry>, usize)>>,
+    /// How many runs in progress wait for the shutdown themselves. Written under the lock of the
+    /// run's shard, together with `InProgress::inside`.
+    inside: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -147,12 +147,17 @@ impl Default for Tally {
             report: Mutex::default(),
             begun: AtomicBool::new(false),
             done: watch::Sender::new(false),
-            inside: Mutex::default(),
+            inside: AtomicUsize::new(0),
         }
     }
 }
 
 impl Tally {
+    /// A run does not wait any more.
+    pub(super) fn leaves(&self) {
+        self.inside.fetch_sub(1, SeqCst);
+    }
+
     pub(super) fn ended(&self, ending: Ending, name: impl FnOnce() -> Arc<str>) {
         // Pairs with the store when a shutdown begins: what it finds alive is counted.
         if self.open.load(Acquire) {
@@ -170,12 +175,11 @@ impl Tally {
 impl Inner {
     /// Shuts down, or waits for the shutdown that has begun.
     pub(super) async fn shutdown(self: &Arc<Self>, grace: Grace) -> ShutdownReport {
-        let first = !self
-            .tally
-            .begun
-            .swap(true, std::sync::atomic::Ordering::AcqRel);
-        let _inside = super::Run::current_of(self).map(|entry| Inside::new(self, entry));
+        // Relaxed: it only chooses who begins; the others wait for `done`.
+        let first = !self.tally.begun.swap(true, Relaxed);
+        let _inside = super::Run::current_of(self).and_then(|entry| Inside::new(self, entry));
         if first {
+            self.tally.open.store(true, Release);
             let steps = Steps {
                 inner: self.clone(),
                 all_done: false,
@@ -190,10 +194,9 @@ impl Inner {
 
     async fn steps(self: &Arc<Self>, grace: Grace) {
         let began = self.clock.now();
-        let margin = (grace.timeout / 10).min(Duration::from_millis(50));
+        let margin = (grace.timeout / 10).min(Duration::from_millis(500));
         let mut deadline = pin!(Sleep::new(self.clone(), 0, grace.timeout - margin));
         let mut end = pin!(Sleep::new(self.clone(), 0, grace.timeout));
-        self.tally.open.store(true, Release);
         if grace.run_pending {
             self.drain(self.ticks.deadline(began, grace.timeout - margin));
             let is_drained = || self.live() <= self.held_up() || self.is_closed();
@@ -208,7 +211,7 @@ impl Inner {
             first_of(self.until(is_over), end.as_mut()).await;
             for run in self.outside() {
                 if self.end(&*run, &[Phase::Running]) {
-                    self.tally.ended(Ending::Abandoned, || self.name_of(&*run));
+                    self.count_ending(&*run, Ending::Abandoned);
                     run.bury(self, TaskError::Aborted);
                 }
             }
@@ -219,35 +222,40 @@ impl Inner {
 
     /// How many of the runs in progress wait for the shutdown themselves.
     fn inside(&self) -> usize {
-        self.tally.inside.lock().len()
+        self.tally.inside.load(SeqCst)
     }
 
     /// How many tasks cannot end before the shutdown does: those of the runs that wait for it, and
     /// the tasks that these are overlapping runs of.
     fn held_up(&self) -> usize {
-        let inside = self.tally.inside.lock();
+        if self.inside() == 0 {
+            return 0;
+        }
+        let inside = self.runs_where(|run| run.inside > 0);
         let parent = |run: &Arc<dyn Entry>| {
             let guard = run.lock();
             let parent = guard.as_ref()?.parent.as_ref()?;
             Some(Arc::as_ptr(parent).addr())
         };
-        let parents: HashSet<usize> = inside.iter().filter_map(|(run, _)| parent(run)).collect();
+        let parents: HashSet<usize> = inside.iter().filter_map(parent).collect();
         inside.len() + parents.len()
     }
 
     /// The runs in progress that do not wait for the shutdown themselves.
     fn outside(&self) -> Vec<Arc<dyn Entry>> {
-        let mut running = self.running();
-        let inside = self.tally.inside.lock();
-        running.retain(|run| !inside.iter().any(|(entry, _)| Arc::ptr_eq(entry, run)));
-        running
+        self.runs_where(|run| run.inside == 0)
     }
 
     fn running(&self) -> Vec<Arc<dyn Entry>> {
+        self.runs_where(|_| true)
+    }
+
+    fn runs_where(&self, is_wanted: impl Fn(&InProgress) -> bool) -> Vec<Arc<dyn Entry>> {
         let mut running = Vec::new();
         for shard in &self.shards {
             let runs = shard.runs.lock();
-            running.extend(runs.slab.iter().map(|(_, run)| run.entry.clone()));
+            let wanted = runs.slab.iter().filter(|(_, run)| is_wanted(run));
+            running.extend(wanted.map(|(_, run)| run.entry.clone()));
         }
         running
     }
@@ -321,14 +329,15 @@ impl Inner {
         drop(self.ready.drain());
         self.bury_all(never_started, Ending::NeverStarted);
         self.tell_runs();
+        self.notify_watchers();
     }
 
     /// Buries tasks that have just been made to end.
     pub(super) fn bury_all(&self, entries: Vec<Arc<dyn Entry>>, ending: Ending) {
         for entry in entries {
-            count(&self.shard_of(&*entry).counts.cancelled);
-            self.event(&*entry, || EventKind::Cancelled);
-            self.tally.ended(ending, || self.name_of(&*entry));
+            let stale = entry.lock().as_mut().and_then(|extra| extra.output.take());
+            self.contain("drop of an outcome", || drop(stale));
+            self.tell_cancelled(&*entry, ending);
             entry.bury(self, TaskError::Cancelled);
         }
     }
@@ -364,72 +373,59 @@ struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    fn new(inner: &'a Inner, entry: Arc<dyn Entry>) -> Self {
-        let mut let_in = Vec::new();
-        {
-            let mut inside = inner.tally.inside.lock();
-            match inside.iter_mut().find(|(run, _)| Arc::ptr_eq(run, &entry)) {
-                Some((_, times)) => *times += 1,
-                None => {
-                    inside.push((entry.clone(), 1));
-                    entry.head().raise(flag::INSIDE);
-                    inner.at_gates(&*entry, |gate| let_in.extend(gate.leave()));
-                }
+    /// `None` if the run has been given up already, and only its code goes on.
+    fn new(inner: &'a Inner, entry: Arc<dyn Entry>) -> Option<Self> {
+        let is_first = inner.in_progress_of(&*entry, |run| {
+            run.inside += 1;
+            if run.inside == 1 {
+                inner.tally.inside.fetch_add(1, SeqCst);
             }
+            run.inside == 1
+        })?;
+        if is_first {
+            let own = inner.own_gate_of(&*entry);
+            let next_of_key = own.and_then(|gate| gate.leave());
+            let next = inner.gate.as_ref().and_then(Gate::leave);
+            advance_all(next_of_key.into_iter().chain(next));
         }
-        advance_all(let_in);
         inner.notify_watchers();
-        Inside { inner, entry }
+        Some(Inside { inner, entry })
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let mut inside = self.inner.tally.inside.lock();
-        let place = inside
-            .iter()
-            .position(|(run, _)| Arc::ptr_eq(run, &self.entry));
-        // The run may have ended, and left what waits for the shutdown to somebody else.
-        let Some(place) = place else {
-            return;
-        };
-        inside[place].1 -= 1;
-        if inside[place].1 == 0 {
-            // The other reference is here, so no task is dropped under the lock.
-            inside.swap_remove(place);
-            self.entry.head().lower(flag::INSIDE);
-            self.inner.at_gates(&*self.entry, Gate::come_back);
-        }
+        let inner = self.inner;
+        // Under the lock of the runs, so that the claim cannot give the places up in between. It may
+        // have ended, and left what waits for the shutdown to somebody else.
+        let own = inner.own_gate_of(&*self.entry);
+        let _ = inner.in_progress_of(&*self.entry, |run| {
+            run.inside -= 1;
+            if run.inside == 0 {
+                inner.tally.leaves();
+                own.iter().for_each(|gate| gate.come_back());
+                inner.gate.iter().for_each(Gate::come_back);
+            }
+        });
     }
 }
 
 impl Inner {
-    /// A run has ended, perhaps in the middle of waiting for the shutdown. True if it has given up its
-    /// places for that.
-    pub(super) fn ends_inside(&self, entry: &dyn Entry) -> bool {
-        if !entry.head().has(flag::INSIDE) {
-            return false;
-        }
-        let mut inside = self.tally.inside.lock();
-        let place = inside
-            .iter()
-            .position(|(run, _)| std::ptr::addr_eq(Arc::as_ptr(run), entry));
-        let run = place.map(|place| inside.swap_remove(place));
-        entry.head().lower(flag::INSIDE);
-        drop(inside);
-        run.is_some()
+    /// Does something to a run in progress, if it is that.
+    fn in_progress_of<R>(
+        &self,
+        entry: &dyn Entry,
+        act: impl FnOnce(&mut InProgress) -> R,
+    ) -> Option<R> {
+        let mut runs = self.shard_of(entry).runs.lock();
+        let run = runs.slab.get_mut(entry.head().node() as usize)?;
+        std::ptr::addr_eq(Arc::as_ptr(&run.entry), entry).then(|| act(run))
     }
 
-    /// Does something to each gate at which a run has a place.
-    fn at_gates(&self, entry: &dyn Entry, mut act: impl FnMut(&Gate)) {
-        if entry.head().has(flag::GATED)
-            && let Some(gate) = self.gate_of(entry)
-        {
-            act(&gate);
-        }
-        if let Some(gate) = &self.gate {
-            act(gate);
-        }
+    /// The gate at which a run has a place besides the scheduler's.
+    fn own_gate_of(&self, entry: &dyn Entry) -> Option<Arc<Gate>> {
+        let gated = entry.head().has(flag::GATED);
+        gated.then(|| self.gate_of(entry)).flatten()
     }
 }
 

@@ -14,9 +14,11 @@ use crate::Lateness;
 pub struct SchedulerStats {
     /// Tasks that were accepted.
     pub scheduled: u64,
-    /// Tasks that have not ended, those that run included.
+    /// Tasks that have not ended, those that run included. Each run of a task that overlaps itself
+    /// counts as one more.
     pub live: u64,
-    /// Tasks that are due or running at the moment: in a queue for a place, spawned, or at work.
+    /// Tasks that are due or running at the moment: in a queue for a place, about to begin, or at
+    /// work.
     pub in_progress: u64,
     /// Attempts that have begun.
     pub started: u64,
@@ -32,7 +34,8 @@ pub struct SchedulerStats {
     pub aborted: u64,
     /// Attempts that were put off to be tried again.
     pub retried: u64,
-    /// Runs that did not begin because they would have been later than their grace.
+    /// Runs that did not begin: because they would have been later than their grace, or, of a task
+    /// that overlaps itself, because as many tasks were live as are allowed.
     pub missed: u64,
     /// Tasks that were cancelled or replaced, also while they ran, or were pending at a shutdown.
     pub cancelled: u64,

@@ -99,8 +99,9 @@ impl TaskOptions {
 
     /// How many runs of the key may be in progress at once, or of the task if it has no key: 1 or
     /// more. With more than 1 (by default it is 1) a task that recurs does not wait for the end of
-    /// one run before it begins the next, unless it counts from that end. Runs that find no place
-    /// wait for one, by priority.
+    /// one run before it begins the next, unless it counts from that end; each of its runs counts
+    /// against [`max_pending`](super::SchedulerBuilder::max_pending). Runs that find no place wait for
+    /// one, by priority.
     pub fn max_concurrent(mut self, runs: usize) -> Self {
         self.set().max_concurrent = Some(runs);
         self
@@ -216,7 +217,7 @@ impl TaskOptions {
         A: Future + Send + 'static,
         A::Output: Outcome,
     {
-        self.recurring("every", period, Async(work))
+        self.recurring("every", Pace::FixedRate, period, Async(work))
     }
 
     /// Runs `work` again and again, each time `delay` after the end of the run before; the first
@@ -230,7 +231,12 @@ impl TaskOptions {
         A: Future + Send + 'static,
         A::Output: Outcome,
     {
-        self.recurring("every_after_completion", delay, Async(work))
+        self.recurring(
+            "every_after_completion",
+            Pace::AfterCompletion,
+            delay,
+            Async(work),
+        )
     }
 
     /// Runs `work` at the times of a cron expression in a time zone, see [`Cron`](crate::cron::Cron).
@@ -287,7 +293,12 @@ impl TaskOptions {
         F: FnMut() -> O + Send + 'static,
         O: Outcome,
     {
-        self.recurring("every_blocking", period, Blocking::new(work))
+        self.recurring(
+            "every_blocking",
+            Pace::FixedRate,
+            period,
+            Blocking::new(work),
+        )
     }
 
     /// [`every_after_completion`](Self::every_after_completion) for work that blocks, on tokio's
@@ -302,6 +313,7 @@ impl TaskOptions {
     {
         self.recurring(
             "every_after_completion_blocking",
+            Pace::AfterCompletion,
             delay,
             Blocking::new(work),
         )
@@ -341,13 +353,14 @@ impl TaskOptions {
 
     fn recurring<W: Work>(
         self,
-        kind: &'static str,
+        method: &'static str,
+        pace: Pace,
         period: Duration,
         work: W,
     ) -> Scheduled<W::Outcome, W::Given> {
         let checked = if period.is_zero() {
-            Err(Refusal::argument(kind, period, "more than 0"))
-        } else if kind.starts_with("every_after") {
+            Err(Refusal::argument(method, period, "more than 0"))
+        } else if pace == Pace::AfterCompletion {
             self.options.check()
         } else {
             self.check_overlap::<W>()
@@ -361,15 +374,14 @@ impl TaskOptions {
         } else {
             now.checked_add(period)
         };
-        let plan = if kind.starts_with("every_after") {
-            Plan::AfterCompletion { delay: period }
-        } else {
-            Plan::Every {
+        let plan = match pace {
+            Pace::AfterCompletion => Plan::AfterCompletion { delay: period },
+            Pace::FixedRate => Plan::Every {
                 period,
                 missed: self.options.missed,
                 // What lies beyond the end of time never comes.
                 due: first.unwrap_or(now),
-            }
+            },
         };
         let first = first.map_or(First::Never, First::At);
         self.with_plan(first, plan, work)
@@ -431,6 +443,15 @@ impl TaskOptions {
             schedule(&self.inner, Some(self.options), first, Some(plan), work)
         }
     }
+}
+
+/// What the next run counts from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// The time at which the last was due.
+    FixedRate,
+    /// The end of the last.
+    AfterCompletion,
 }
 
 /// When the first run is due.

@@ -83,14 +83,15 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Wakers are user code: cloned before the lock is taken, dropped after it is released.
+        let waker = cx.waker().clone();
         let mut state = self.timeout.state.lock();
         if state.elapsed {
             return Poll::Ready(());
         }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        let old = state.waker.replace(waker);
+        drop(state);
+        drop(old);
         Poll::Pending
     }
 }

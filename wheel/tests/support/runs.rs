@@ -34,7 +34,10 @@ impl Runs {
     /// Work that notes when it begins, and is done.
     pub(crate) fn work(&self, name: &'static str) -> impl FnMut() -> Ready<()> + Send + 'static {
         let runs = self.clone();
-        move || ready(runs.note(name))
+        move || {
+            runs.note(name);
+            ready(())
+        }
     }
 
     /// What has been noted since the last call: "100 a, 250 b", with milliseconds.
