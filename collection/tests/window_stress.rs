@@ -121,6 +121,31 @@ fn stress_count_window_agrees() {
     }
 }
 
+/// More threads than words: what a window has room for is all there in the end.
+#[test]
+fn stress_count_window_loses_nothing() {
+    let until = Instant::now() + Duration::from_secs(seconds());
+    while Instant::now() < until {
+        let window = CountWindow::new(1 << 20).unwrap();
+        thread::scope(|scope| {
+            for writer in 0..8_u64 {
+                let window = &window;
+                scope.spawn(move || {
+                    for call in 0..30_000 {
+                        window.add(Outcome::new((call + writer) % 3 == 0, call % 5 == 0));
+                    }
+                });
+            }
+        });
+        let seen = window.snapshot();
+        let (requests, errors, slow) = (8 * 30_000, 8 * 10_000, 8 * 6_000);
+        assert_eq!(
+            (seen.requests, seen.errors, seen.slow),
+            (requests, errors, slow)
+        );
+    }
+}
+
 fn count_round(size: usize) {
     let window = CountWindow::new(size).unwrap();
     let over = AtomicBool::new(false);

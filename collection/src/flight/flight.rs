@@ -71,17 +71,13 @@ impl<R> Flight<R> {
         (Flight { state }, 0)
     }
 
-    /// Takes a seat among those who wait, unless it would wait for itself. The caller has the map's
-    /// lock (F1).
-    pub(super) fn sit_down(&self) -> Option<Seat> {
+    /// Takes a seat among those who wait. The caller has the map's lock (F1).
+    pub(super) fn sit_down(&self) -> Seat {
         let mut state = self.state.lock();
-        if state.thread == Some(thread_id()) {
-            return None;
-        }
         let seat = state.next;
         state.next += 1;
         state.waiting.push_back((seat, None));
-        Some(seat)
+        seat
     }
 
     pub(super) fn poll(&self, seat: Seat, context: &Context<'_>) -> Poll<News<R>> {

@@ -184,7 +184,6 @@ where
                 News::Promoted => wait.take_over(),
                 News::Recursive => return Err(wait.refused()),
             },
-            Boarded::Recursive => return Err(self.refuse()),
         };
         lead.enter();
         let result = compute();
@@ -260,7 +259,6 @@ where
                 News::Promoted => wait.take_over(),
                 News::Recursive => return Err(wait.refused()),
             },
-            Boarded::Recursive => return Err(self.refuse()),
         };
         let mut work = pin!(work);
         let result = poll_fn(|context| {
@@ -318,28 +316,19 @@ where
     }
 
     fn board(&self, key: K) -> Boarded<'_, K, V, E> {
-        let found = |flight: &Arc<Flight<Result<V, E>>>| {
-            (flight.clone(), flight.sit_down().map(|seat| (seat, false)))
-        };
+        let found = |flight: &Arc<Flight<Result<V, E>>>| (flight.clone(), flight.sit_down(), false);
         let made = || {
             let (flight, seat) = Flight::new();
             let flight = Arc::new(flight);
-            (flight.clone(), (flight, Some((seat, true))))
+            (flight.clone(), (flight, seat, true))
         };
-        let (flight, seat) = self.flights.enter(&key, found, made);
-        match seat {
-            None => Boarded::Recursive,
-            Some((_, true)) => {
+        match self.flights.enter(&key, found, made) {
+            (flight, _, true) => {
                 count(&self.counts.led);
                 Boarded::Leading(Lead::new(self, key, flight))
             }
-            Some((seat, false)) => Boarded::Waiting(Wait::new(self, key, flight, seat)),
+            (flight, seat, false) => Boarded::Waiting(Wait::new(self, key, flight, seat)),
         }
-    }
-
-    fn refuse(&self) -> FlightError<E> {
-        count(&self.counts.recursive);
-        FlightError::Recursive
     }
 }
 

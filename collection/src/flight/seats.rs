@@ -15,7 +15,6 @@ type Shared<V, E> = Arc<Flight<Result<V, E>>>;
 pub(super) enum Boarded<'a, K: Eq + Hash + Clone, V: Clone, E: Clone> {
     Leading(Lead<'a, K, V, E>),
     Waiting(Wait<'a, K, V, E>),
-    Recursive,
 }
 
 /// The part of the caller that computes. Dropped before it has landed, it hands over.
@@ -127,7 +126,8 @@ impl<'a, K: Eq + Hash + Clone, V: Clone, E: Clone> Wait<'a, K, V, E> {
 
     /// Ends without a result.
     pub(super) fn refused(self) -> FlightError<E> {
-        self.group.refuse()
+        count(&self.group.counts.recursive);
+        FlightError::Recursive
     }
 }
 
