@@ -150,7 +150,10 @@ async fn the_time_in_a_queue_counts_as_lateness() {
     let (clock, scheduler, runs) = with(|builder| builder.max_concurrent_runs(1));
     let stalls = {
         let clock = clock.clone();
-        move || ready(clock.advance(30 * MS))
+        move || {
+            clock.advance(30 * MS);
+            ready(())
+        }
     };
     drop(scheduler.after(10 * MS, stalls));
     let options = scheduler.task().grace(20 * MS);

@@ -130,7 +130,8 @@ fn a_runtime_that_ends_in_the_middle_of_a_shutdown_ends_that_too() {
             }
             drop(runtime);
             let report = waits.join().unwrap();
-            assert!(report.all.total() >= 500, "{report:?}");
+            // What waited has been cancelled; runs that the runtime drops later are not in it.
+            assert!(report.all.cancelled >= 300, "{report:?}");
             for handle in handles {
                 assert!(current_thread().block_on(handle).is_err());
             }

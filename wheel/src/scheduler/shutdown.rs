@@ -209,12 +209,7 @@ impl Inner {
                 self.cut_off(&*run);
             }
             first_of(self.until(is_over), end.as_mut()).await;
-            for run in self.outside() {
-                if self.end(&*run, &[Phase::Running]) {
-                    self.count_ending(&*run, Ending::Abandoned);
-                    run.bury(self, TaskError::Aborted);
-                }
-            }
+            self.bury_running(Ending::Abandoned);
         }
         self.stop_driver().await;
         self.tally.report.lock().so_far.took = self.clock.now().saturating_duration_since(began);
@@ -342,6 +337,16 @@ impl Inner {
         }
     }
 
+    /// Ends the tasks of runs that will not come to an end in time.
+    fn bury_running(&self, ending: Ending) {
+        for run in self.outside() {
+            if self.end(&*run, &[Phase::Running]) {
+                self.count_ending(&*run, ending);
+                run.bury(self, TaskError::Aborted);
+            }
+        }
+    }
+
     /// Stops everything at once, without waiting for it.
     pub(super) fn abandon(&self) {
         self.close();
@@ -446,6 +451,8 @@ impl Drop for Steps {
     fn drop(&mut self) {
         if !self.all_done {
             self.inner.abandon();
+            // The runtime drops them later.
+            self.inner.bury_running(Ending::Aborted);
         }
         self.inner.tally.report.lock().is_final = true;
         self.inner.tally.done.send_replace(true);
