@@ -3,9 +3,9 @@
 //!
 //! | item | real | model |
 //! |---|---|---|
-//! | atomics, `thread_local!` | `std` | `loom` |
+//! | [`atomic`], [`local`] | `std` | `loom` |
 //! | [`Word`] | SeqCst accesses | accesses between SeqCst fences |
-//! | [`Mutex`], [`Condvar`] | `parking_lot` | `loom`, in `parking_lot`'s clothes |
+//! | [`Mutex`], [`Condvar`], [`Projection`] | `parking_lot` | `loom`, in `parking_lot`'s clothes |
 //! | [`Parker`], [`Unparker`] | `crossbeam-utils` | a token under a mutex |
 //! | [`Channel`] | `crossbeam-channel`, bounded | `Mutex<VecDeque>` |
 //!
@@ -24,12 +24,39 @@
 mod real {
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread_local;
+    #[cfg(feature = "tokio")]
+    pub(crate) use std::sync::atomic;
 
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::SeqCst;
 
     use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+    /// Storage of each thread's own.
+    macro_rules! local {
+        ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {
+            std::thread_local! {
+                $(#[$attribute])*
+                static $name: $type = const { $value };
+            }
+        };
+    }
+    pub(crate) use local;
+
+    /// A part of what a locked mutex holds.
+    #[cfg(feature = "tokio")]
+    pub(crate) type Projection<'a, U> = parking_lot::MappedMutexGuard<'a, U>;
+
+    /// Keeps to the part that both functions name.
+    #[cfg(feature = "tokio")]
+    #[inline]
+    pub(crate) fn project<T, U>(
+        guard: MutexGuard<'_, T>,
+        _shared: fn(&T) -> &U,
+        exclusive: fn(&mut T) -> &mut U,
+    ) -> Projection<'_, U> {
+        MutexGuard::map(guard, exclusive)
+    }
 
     /// An atomic number every access to which is sequentially consistent.
     #[derive(Debug)]
@@ -123,10 +150,21 @@ mod model {
     use std::sync::Arc;
     use std::time::Duration;
 
-    pub(crate) use loom::thread_local;
+    #[cfg(feature = "tokio")]
+    pub(crate) use loom::sync::atomic;
 
     use loom::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
     use loom::sync::atomic::{AtomicU64, fence};
+
+    macro_rules! local {
+        ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {
+            loom::thread_local! {
+                $(#[$attribute])*
+                static $name: $type = $value;
+            }
+        };
+    }
+    pub(crate) use local;
 
     #[derive(Debug)]
     pub(crate) struct Word(AtomicU64);
@@ -197,6 +235,66 @@ mod model {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(Some(self.0.lock().unwrap_or_else(|e| e.into_inner())))
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Mutex::new(T::default())
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) struct Projection<'a, U>(Box<dyn DerefMut<Target = U> + 'a>);
+
+    #[cfg(feature = "tokio")]
+    struct Part<'a, T, U> {
+        whole: MutexGuard<'a, T>,
+        shared: fn(&T) -> &U,
+        exclusive: fn(&mut T) -> &mut U,
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn project<'a, T, U: 'a>(
+        whole: MutexGuard<'a, T>,
+        shared: fn(&T) -> &U,
+        exclusive: fn(&mut T) -> &mut U,
+    ) -> Projection<'a, U> {
+        Projection(Box::new(Part {
+            whole,
+            shared,
+            exclusive,
+        }))
+    }
+
+    #[cfg(feature = "tokio")]
+    impl<T, U> Deref for Part<'_, T, U> {
+        type Target = U;
+        fn deref(&self) -> &U {
+            (self.shared)(&self.whole)
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    impl<T, U> DerefMut for Part<'_, T, U> {
+        fn deref_mut(&mut self) -> &mut U {
+            (self.exclusive)(&mut self.whole)
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    impl<U> Deref for Projection<'_, U> {
+        type Target = U;
+        fn deref(&self) -> &U {
+            &self.0
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    impl<U> DerefMut for Projection<'_, U> {
+        fn deref_mut(&mut self) -> &mut U {
+            &mut self.0
         }
     }
 

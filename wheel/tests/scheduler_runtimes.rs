@@ -152,10 +152,6 @@ fn a_runtime_that_ends_with_its_thread_ends_every_task() {
                 let runtime = runtime.as_ref().unwrap();
                 let builder = Scheduler::builder().runtime(runtime.handle().clone());
                 let scheduler = builder.max_concurrent_runs(1).build().unwrap();
-                // One makes room for the next, so that what that takes is there, and gone in the end.
-                for task in [(); 3].map(|()| scheduler.after(MS, || ready(())).unwrap()) {
-                    assert_eq!(runtime.block_on(task), Ok(()));
-                }
                 let handles: Vec<_> = (0..10_000)
                     .map(|_| scheduler.after(MS, pending::<()>).unwrap())
                     .collect();
@@ -174,6 +170,55 @@ fn a_runtime_that_ends_with_its_thread_ends_every_task() {
             assert!(outcome.is_err(), "{n}");
         }
         assert_eq!((scheduler.len(), scheduler.stats().in_progress), (0, 0));
+    });
+}
+
+#[test]
+fn a_thread_that_cancels_with_its_last_breath_passes_places_on() {
+    /// Cancels what it holds when the storage of its thread is dropped.
+    struct Guard(Vec<TaskHandle>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            for handle in &self.0 {
+                let _ = handle.cancel();
+            }
+        }
+    }
+    thread_local! {
+        static GUARD: RefCell<Guard> = const { RefCell::new(Guard(Vec::new())) };
+    }
+    within_a_minute(|| {
+        let runtime = two_threads();
+        let builder = Scheduler::builder().runtime(runtime.handle().clone());
+        let scheduler = builder.max_concurrent_runs(1).build().unwrap();
+        let holds = scheduler.after(MS, pending::<()>).unwrap();
+        // Runs in the queue of their task, behind two that stand in the queue of the scheduler.
+        let queued = || {
+            let before = scheduler.stats().in_progress;
+            let options = scheduler.task().max_concurrent(2);
+            let task = options.every(MS, || ready(())).unwrap();
+            while scheduler.stats().in_progress < before + 40 {
+                thread::sleep(MS);
+            }
+            task
+        };
+        while scheduler.stats().started == 0 {
+            thread::sleep(MS);
+        }
+        let (early, late) = (queued(), queued());
+        let thread = thread::spawn(move || {
+            // Comes first into the storage of the thread, so it leaves last.
+            GUARD.with_borrow_mut(|guard| guard.0.push(late));
+            let _ = early.cancel();
+        });
+        thread.join().unwrap();
+        let _ = holds.abort();
+        let next = scheduler.after(MS, || ready(()));
+        assert_eq!(runtime.block_on(next.unwrap()), Ok(()));
+        while scheduler.stats().in_progress > 0 {
+            thread::sleep(MS);
+        }
+        assert!(scheduler.is_empty());
     });
 }
 

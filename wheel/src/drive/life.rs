@@ -137,9 +137,8 @@ impl Life {
     }
 }
 
-crate::sync::thread_local! {
+crate::sync::local! {
     /// The wheels on whose behalf this thread runs at the moment.
-    #[expect(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
     static ON_BEHALF: RefCell<Vec<usize>> = RefCell::new(Vec::new());
 }
 

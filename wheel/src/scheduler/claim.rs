@@ -194,10 +194,10 @@ impl Drop for Claim {
     }
 }
 
-thread_local! {
+crate::sync::local! {
     /// Claims to be advanced by the outermost [`advance_all`] of this thread: one that ends at once
     /// makes room for the next, and so on, which as recursion would have no bound.
-    static NEXT: RefCell<Option<VecDeque<Claim>>> = const { RefCell::new(None) };
+    static NEXT: RefCell<Option<VecDeque<Claim>>> = RefCell::new(None);
 }
 
 /// Advances claims that were given a place.
@@ -215,7 +215,7 @@ pub(super) fn advance_all(claims: impl IntoIterator<Item = Claim>) {
     match outermost {
         Ok(true) => Outermost.advance(),
         Ok(false) => {}
-        Err(_) => claims.for_each(turn_away),
+        Err(_) => claims.for_each(pass_on),
     }
 }
 
@@ -237,12 +237,14 @@ impl Outermost {
 
 impl Drop for Outermost {
     fn drop(&mut self) {
-        NEXT.set(None);
+        let left = NEXT.with(|next| next.take());
+        drop(left);
     }
 }
 
-/// The thread is about to end, and with it the runtime whose run has made room for this claim: there
-/// is no list for those that the claim would make room for, and none of them could run.
-fn turn_away(claim: Claim) {
-    claim.inner().close();
+/// This thread is about to end, and has no list any more for those that the claim would make room
+/// for in turn. So another advances it; a runtime that has ended drops it.
+fn pass_on(claim: Claim) {
+    let inner = claim.inner().clone();
+    drop(inner.runtime.spawn(async { advance_all([claim]) }));
 }

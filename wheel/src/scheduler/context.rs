@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::entry::Entry;
 use super::inner::Inner;
 
-thread_local! {
-    static CURRENT: RefCell<Option<Run>> = const { RefCell::new(None) };
+crate::sync::local! {
+    static CURRENT: RefCell<Option<Run>> = RefCell::new(None);
 }
 
 /// The run that the current code is part of.

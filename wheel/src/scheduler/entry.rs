@@ -15,15 +15,18 @@
 //!   own. So whoever holds both knows the phase, and `node` is right as long as it is `WAITING`.
 //! - Whoever makes a task `ENDED` is the one who [buries](Entry::bury) it, after the locks are
 //!   released: exactly once.
+//!
+//! Checked by the models in loom_tests.rs.
 
 use std::any::Any;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
+
+use crate::sync::atomic::{AtomicU8, AtomicU32};
+use crate::sync::{Mutex, Projection, project};
 
 use super::claim::Claim;
 use super::error::TaskError;
@@ -136,7 +139,7 @@ pub(super) trait Entry: Send + Sync {
     fn head(&self) -> &Head;
 
     /// The task's lock, and what most tasks do without.
-    fn lock(&self) -> MappedMutexGuard<'_, Option<Box<Extra>>>;
+    fn lock(&self) -> Projection<'_, Option<Box<Extra>>>;
 
     /// Begins a run for which there is a place.
     fn begin(self: Arc<Self>, inner: &Inner, claim: Claim);
@@ -246,8 +249,8 @@ impl<W: Work> Entry for Task<W> {
         &self.head
     }
 
-    fn lock(&self) -> MappedMutexGuard<'_, Option<Box<Extra>>> {
-        MutexGuard::map(self.cell.lock(), |cell| &mut cell.extra)
+    fn lock(&self) -> Projection<'_, Option<Box<Extra>>> {
+        project(self.cell.lock(), |cell| &cell.extra, |cell| &mut cell.extra)
     }
 
     fn begin(self: Arc<Self>, inner: &Inner, claim: Claim) {
@@ -293,7 +296,7 @@ impl<W: Work> Entry for Task<W> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(wheelhouse_loom)))]
 mod tests {
     use super::super::work::Async;
     use super::*;

@@ -18,7 +18,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +26,7 @@ use crate::clock::Clock;
 use crate::drive::alarm::Alarm;
 use crate::drive::life::Life;
 use crate::drive::ticks::{NEVER, Ticks};
-use crate::sync::Word;
+use crate::sync::{Mutex, Word};
 
 use super::claim::Claim;
 use super::entry::{Entry, Extra, Head, Phase, flag};

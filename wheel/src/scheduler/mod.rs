@@ -82,6 +82,8 @@ mod handle;
 mod inner;
 mod keys;
 mod late;
+#[cfg(all(test, wheelhouse_loom))]
+mod loom_tests;
 mod meters;
 mod options;
 mod plan;

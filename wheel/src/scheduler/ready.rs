@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::claim::Claim;
 use super::driver::KEPT;

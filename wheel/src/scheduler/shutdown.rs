@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Poll;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use crate::sync::Mutex;
 
 use super::claim::{Claim, advance_all};
 use super::entry::{Entry, Phase, flag};

@@ -417,7 +417,7 @@ fn a_reader_is_woken_by_a_pair() {
                 }
             })
         };
-        let woken = Arc::new(Bell {
+        let woken = Arc::new(Woken {
             rung: Mutex::new(false),
             changed: Condvar::new(),
         });
@@ -435,12 +435,12 @@ fn a_reader_is_woken_by_a_pair() {
 }
 
 /// A waker that can be waited for.
-struct Bell {
+struct Woken {
     rung: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
+impl Woken {
     fn wait(&self) {
         let mut rung = self.rung.lock();
         while !*rung {
@@ -450,7 +450,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         *self.rung.lock() = true;
         self.changed.notify_all();
