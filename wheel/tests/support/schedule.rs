@@ -152,10 +152,10 @@ impl Task {
         };
     }
 
-    /// Whether it waits, and so is moved.
+    /// Whether it waits and has not ended by then, and so is moved.
     pub(crate) fn reschedule(&mut self, at: u64) -> bool {
         match &mut self.phase {
-            Phase::Waits { due } => {
+            Phase::Waits { due } if at <= self.until => {
                 *due = at;
                 true
             }
