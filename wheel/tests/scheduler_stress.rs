@@ -422,7 +422,9 @@ fn round(seed: u64, until: Instant) -> u64 {
             End::Drain => Some(elsewhere.block_on(scheduler.drain_until(50 * MS))),
             End::FromInside => {
                 let inside = scheduler.clone();
-                let ends = scheduler.task().name("ends it").after(MS, move || {
+                // Before all those that make up for what they missed, of which there may be no end.
+                let options = scheduler.task().name("ends it").priority(i8::MAX);
+                let ends = options.after(MS, move || {
                     let inside = inside.clone();
                     async move {
                         let grace = Grace::run_pending().timeout(50 * MS);
