@@ -680,7 +680,7 @@ impl Inner {
     }
 
     /// Whether nothing is due or runs. A task may go from one of the places that are looked at to
-    /// another meanwhile; then all are looked at again.
+    /// another meanwhile; then all are looked at again, until one is found in its place or none moves.
     pub(super) fn is_settled(&self) -> bool {
         let moves = || -> u64 { self.shards.iter().map(|shard| shard.moves()).sum() };
         loop {
@@ -688,7 +688,7 @@ impl Inner {
             let due = self.next_tick() <= self.ticks.at(self.clock.now());
             // The other side is the store when the driver begins to take tasks out.
             let busy = due || self.driver_busy.load(SeqCst) || self.in_progress() > 0;
-            if moves() == before {
+            if busy || moves() == before {
                 return !busy;
             }
         }
