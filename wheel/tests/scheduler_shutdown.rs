@@ -91,9 +91,11 @@ fn a_hundred_thousand_pending_and_a_thousand_running_end_within_the_deadline() {
                     if n % 2 == 0 {
                         stopping.cancelled().await;
                     }
-                    while n % 2 == 1 {
-                        sleep(MS).await;
-                        ran_late.fetch_add(u64::from(over.load(SeqCst)), SeqCst);
+                    if n % 2 == 1 {
+                        loop {
+                            sleep(MS).await;
+                            ran_late.fetch_add(u64::from(over.load(SeqCst)), SeqCst);
+                        }
                     }
                 }
             });
