@@ -25,8 +25,9 @@ crate::sync::local! {
 /// let handle = scheduler.after(Duration::ZERO, || async {
 ///     let run = Run::current().expect("a task's work runs in a run");
 ///     if run.attempt() > 1 { /* be gentle */ }
+///     let stopping = run.stopping();
 ///     tokio::select! {
-///         () = run.stopping().cancelled() => { /* save what is done so far */ }
+///         () = stopping.cancelled() => { /* save what is done so far */ }
 ///         () = tokio::time::sleep(Duration::from_millis(1)) => {}
 ///     }
 /// })?;
