@@ -122,8 +122,11 @@ fn nothing_is_left(name: &'static str, vary: fn(SchedulerBuilder) -> SchedulerBu
                     End::Shutdown => {
                         let grace = Grace::cancel_pending().timeout(20 * MS);
                         let shutdown = scheduler.shutdown(grace);
-                        runtime.as_ref().unwrap().block_on(shutdown);
-                        assert_eq!(scheduler.stats().in_progress, 0);
+                        let report = runtime.as_ref().unwrap().block_on(shutdown);
+                        // On a busy machine some may not have come to their next step in time.
+                        let left = scheduler.stats().in_progress;
+                        assert!(left <= report.all.abandoned, "{left} left of {report:?}");
+                        soon("runs go on", || scheduler.stats().in_progress == 0);
                         drop(scheduler);
                     }
                     End::DropOfRuntime => {
