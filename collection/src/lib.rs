@@ -27,6 +27,7 @@
 //! | [`SingleFlight`] | callers for one key share one computation, sync and async | any number |
 //! | [`Ewma`] | moving average, weighted by elapsed time | `&mut` |
 //! | [`Ring`] | the last `n` items | `&mut` |
+//! | [`Striped`] | one value for each of a few groups of threads, on lines of their own | any number |
 //! | [`Jitter`] | durations that differ by up to ±x | any number |
 //! | [`Probability`] | decisions by chance, seedable | any number |
 //!
@@ -75,6 +76,7 @@ mod flight;
 mod jitter;
 mod probability;
 mod ring;
+mod striped;
 mod sync;
 mod window;
 
@@ -84,6 +86,7 @@ pub use flight::{FlightError, FlightStats, SingleFlight};
 pub use jitter::Jitter;
 pub use probability::Probability;
 pub use ring::Ring;
+pub use striped::Striped;
 pub use window::{
     Bucket, CountWindow, Counters, Counts, ErrorCount, Outcome, Outcomes, RollingWindow, Sum,
     Window,

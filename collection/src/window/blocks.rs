@@ -16,10 +16,10 @@
 //! - A reader between the two steps of a writer: it is off by that block. It may then subtract more
 //!   than there is, so it saturates.
 
+use crate::striped::Line;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
 
 use super::bucket::Outcomes;
-use super::stripes::Line;
 
 /// Outcomes of a block.
 pub(super) const BLOCK: u64 = 8;

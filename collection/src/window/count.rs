@@ -38,12 +38,12 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::BuildError;
+use crate::striped::Striped;
 use crate::sync::{AtomicU64, Ordering, stripe};
 
 use super::Window;
 use super::blocks::{BLOCK, Blocks};
 use super::bucket::{Outcome, Outcomes};
-use super::stripes::Stripes;
 
 /// The largest window.
 const MAX_SIZE: usize = 1 << 24;
@@ -93,7 +93,7 @@ struct Stripe {
 /// any number of writers that do not write at the same time. A sum never has more errors than
 /// requests, nor more requests than `n`.
 pub struct CountWindow {
-    stripes: Stripes<Stripe>,
+    stripes: Striped<Stripe>,
     blocks: Blocks,
 }
 
@@ -116,7 +116,7 @@ impl CountWindow {
             return Err(BuildError::new("size", value, "1 to 16777216"));
         }
         Ok(CountWindow {
-            stripes: Stripes::new(|| Stripe {
+            stripes: Striped::new(|| Stripe {
                 word: AtomicU64::new(0),
                 shared_at: AtomicU64::new(0),
             }),

@@ -8,7 +8,6 @@ mod loom_tests;
 mod rolling;
 mod row;
 mod shared;
-mod stripes;
 mod word;
 
 pub use bucket::{Bucket, Counters, Counts, ErrorCount, Outcome, Outcomes, Sum};

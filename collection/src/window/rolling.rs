@@ -47,8 +47,11 @@ const MAX_BUCKETS: usize = 1 << 20;
 ///
 /// The one-liners without an instant read [`Instant::now`]. Callers that keep time as a number of
 /// nanoseconds use the forms `…_nanos`, which count it from the window's start.
-pub struct RollingWindow<B: Bucket> {
-    shared: Shared<B>,
+///
+/// A window keeps a cache line for each of a few groups of threads, of which it needs an eighth. What
+/// else threads write to beside it can live in the rest: see [`carrying`](Self::carrying).
+pub struct RollingWindow<B: Bucket, S = ()> {
+    shared: Shared<B, S>,
 }
 
 impl<B: Bucket> RollingWindow<B> {
@@ -97,6 +100,39 @@ impl<B: Bucket> RollingWindow<B> {
         buckets: usize,
         bucket_length: Duration,
     ) -> Result<Self, BuildError> {
+        Self::carrying(start, buckets, bucket_length, || ())
+    }
+}
+
+impl<B: Bucket, S> RollingWindow<B, S> {
+    /// The same, with what `each` makes on the line of each group of threads, as in a
+    /// [`Striped`](crate::Striped). Up to 56 bytes cost nothing.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::{Duration, Instant};
+    /// use wheelhouse_collection::{RollingWindow, Sum};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let second = Duration::from_secs(1);
+    /// let window = RollingWindow::<Sum, AtomicU64>::carrying(Instant::now(), 5, second, || {
+    ///     AtomicU64::new(0)
+    /// })?;
+    /// window.carried().1.fetch_add(2, Ordering::Relaxed);
+    /// let all: u64 = window.all_carried().map(|own| own.load(Ordering::Relaxed)).sum();
+    /// assert_eq!(all, 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when an argument is outside its range.
+    pub fn carrying(
+        start: Instant,
+        buckets: usize,
+        bucket_length: Duration,
+        each: impl Fn() -> S,
+    ) -> Result<Self, BuildError> {
         if !(1..=MAX_BUCKETS).contains(&buckets) {
             let value = buckets.to_string();
             return Err(BuildError::new("buckets", value, "1 to 1048576"));
@@ -106,8 +142,22 @@ impl<B: Bucket> RollingWindow<B> {
             return Err(BuildError::new("bucket_length", value, "1ns and more"));
         }
         Ok(RollingWindow {
-            shared: Shared::new(start, buckets as u32, bucket_length),
+            shared: Shared::carrying(start, buckets as u32, bucket_length, each),
         })
+    }
+
+    /// What is carried for the calling thread, always the same, with its place in
+    /// [`all_carried`](Self::all_carried). For an example see [`carrying`](Self::carrying).
+    #[inline]
+    #[must_use]
+    pub fn carried(&self) -> (usize, &S) {
+        self.shared.carried()
+    }
+
+    /// What is carried for all groups of threads. For an example see [`carrying`](Self::carrying).
+    #[inline]
+    pub fn all_carried(&self) -> impl Iterator<Item = &S> {
+        self.shared.all_carried()
     }
 
     /// Lets reads leave out the bucket of their instant, which is unfinished. It counts once the next
@@ -407,7 +457,7 @@ impl<B: Bucket> RollingWindow<B> {
     }
 }
 
-impl<B: Bucket> Window for RollingWindow<B> {
+impl<B: Bucket, S> Window for RollingWindow<B, S> {
     type Value = B::Value;
     type Total = B;
 
@@ -426,7 +476,7 @@ impl<B: Bucket> Window for RollingWindow<B> {
     }
 }
 
-impl<B: Bucket> fmt::Debug for RollingWindow<B> {
+impl<B: Bucket, S> fmt::Debug for RollingWindow<B, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RollingWindow")
             .field("buckets", &self.buckets())

@@ -55,12 +55,12 @@
 
 use std::time::{Duration, Instant};
 
+use crate::striped::Striped;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 use super::bucket::sealed::Cells;
 use super::bucket::{Bucket, Counts};
 use super::row::Row;
-use super::stripes::Stripes;
 use super::word::Word;
 
 /// The last nanosecond that is told from the next, after 292 years: edges fit their word.
@@ -70,8 +70,8 @@ pub(super) const LAST: u64 = u64::MAX / 2;
 const TRIES: u32 = 2;
 
 #[derive(Debug)]
-pub(super) struct Shared<B: Bucket> {
-    stripes: Stripes<AtomicU64>,
+pub(super) struct Shared<B: Bucket, S = ()> {
+    stripes: Striped<Stripe<S>>,
     head: Head<B>,
     start: Instant,
     /// Of a bucket, 1 to [`LAST`] nanoseconds.
@@ -81,6 +81,14 @@ pub(super) struct Shared<B: Bucket> {
     leaves_out_current: bool,
     /// In a box, which makes the whole smaller: what is in here is rounded up to pairs of lines.
     row: Mutex<Box<Row<B::Counters>>>,
+}
+
+/// What is on the line of a group of threads.
+#[derive(Debug)]
+struct Stripe<S> {
+    word: AtomicU64,
+    /// The owner's, which the window does not look at.
+    carried: S,
 }
 
 /// Written in sections only.
@@ -99,10 +107,26 @@ type Locked<'a, B> = MutexGuard<'a, Box<Row<<B as Bucket>::Counters>>>;
 
 impl<B: Bucket> Shared<B> {
     /// At least one bucket, of at least a nanosecond.
+    #[cfg(all(test, wheelhouse_loom))]
     pub(super) fn new(start: Instant, buckets: u32, length: Duration) -> Self {
+        Self::carrying(start, buckets, length, || ())
+    }
+}
+
+impl<B: Bucket, S> Shared<B, S> {
+    /// At least one bucket, of at least a nanosecond.
+    pub(super) fn carrying(
+        start: Instant,
+        buckets: u32,
+        length: Duration,
+        each: impl Fn() -> S,
+    ) -> Self {
         let length = nanos(length);
         Shared {
-            stripes: Stripes::new(|| AtomicU64::new(0)),
+            stripes: Striped::new(|| Stripe {
+                word: AtomicU64::new(0),
+                carried: each(),
+            }),
             head: Head {
                 sequence: AtomicU64::new(0),
                 edge: AtomicU64::new(length),
@@ -127,6 +151,18 @@ impl<B: Bucket> Shared<B> {
     #[inline]
     pub(super) fn nanos_at(&self, now: Instant) -> u64 {
         nanos(now.saturating_duration_since(self.start))
+    }
+
+    /// What the calling thread carries, with its place in [`all_carried`](Self::all_carried).
+    #[inline]
+    pub(super) fn carried(&self) -> (usize, &S) {
+        let (place, stripe) = self.stripes.mine_at();
+        (place, &stripe.carried)
+    }
+
+    #[inline]
+    pub(super) fn all_carried(&self) -> impl Iterator<Item = &S> {
+        self.stripes.iter().map(|stripe| &stripe.carried)
     }
 
     pub(super) fn length(&self) -> Duration {
@@ -158,9 +194,14 @@ impl<B: Bucket> Shared<B> {
     }
 
     #[inline]
+    fn word(&self, thread: usize) -> &AtomicU64 {
+        &self.stripes.of(thread).word
+    }
+
+    #[inline]
     fn count(&self, thread: usize, delta: u64) -> Counts<B> {
         // Relaxed: nothing is published beside the word itself (I4, I5).
-        let old = self.stripes.of(thread).fetch_add(delta, Ordering::Relaxed);
+        let old = self.word(thread).fetch_add(delta, Ordering::Relaxed);
         let word = old.wrapping_add(delta);
         match Word::<B>::is_heavy(word) {
             false => Word::<B>::unpack(word),
@@ -186,7 +227,7 @@ impl<B: Bucket> Shared<B> {
             None => {
                 self.turn(now, Some(increments));
                 // Relaxed: as in `count`.
-                Word::<B>::unpack(self.stripes.of(thread).load(Ordering::Relaxed))
+                Word::<B>::unpack(self.word(thread).load(Ordering::Relaxed))
             }
         }
     }
@@ -262,7 +303,7 @@ impl<B: Bucket> Shared<B> {
         self.section(|| {
             for stripe in self.stripes.iter() {
                 // Relaxed, as in `turn`.
-                stripe.swap(0, Ordering::Relaxed);
+                stripe.word.swap(0, Ordering::Relaxed);
             }
             row.clear();
             self.publish(&row, self.view(&row));
@@ -281,7 +322,8 @@ impl<B: Bucket> Shared<B> {
             if bucket > row.current() {
                 for stripe in self.stripes.iter() {
                     // Relaxed: the section publishes it to readers, the edge below to writers.
-                    row.fold(&Word::<B>::unpack(stripe.swap(0, Ordering::Relaxed)));
+                    let word = stripe.word.swap(0, Ordering::Relaxed);
+                    row.fold(&Word::<B>::unpack(word));
                 }
                 row.advance(bucket);
                 // Release: pairs with the Acquire in `add`, and publishes that the words are empty
@@ -302,7 +344,7 @@ impl<B: Bucket> Shared<B> {
         let mut row = self.row.lock();
         self.section(|| {
             // Relaxed, as in `turn`.
-            let word = self.stripes.of(thread).swap(0, Ordering::Relaxed);
+            let word = self.word(thread).swap(0, Ordering::Relaxed);
             row.fold(&Word::<B>::unpack(word));
             self.publish(&row, self.view(&row));
         });
@@ -358,7 +400,7 @@ impl<B: Bucket> Shared<B> {
     fn add_words(&self, counts: &mut Counts<B>) {
         for stripe in self.stripes.iter() {
             // Relaxed: either the lock or the second look at `sequence` says that it has not moved.
-            let word = Word::<B>::unpack(stripe.load(Ordering::Relaxed));
+            let word = Word::<B>::unpack(stripe.word.load(Ordering::Relaxed));
             for (count, &more) in counts.as_mut().iter_mut().zip(word.as_ref()) {
                 *count = count.saturating_add(more);
             }
