@@ -3,5 +3,7 @@
 
 #[cfg(feature = "collection")]
 pub use wheelhouse_collection as collection;
+#[cfg(feature = "resilience")]
+pub use wheelhouse_resilience as resilience;
 #[cfg(feature = "wheel")]
 pub use wheelhouse_wheel as wheel;

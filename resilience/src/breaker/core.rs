@@ -1,0 +1,439 @@
+//! The admission core under every breaker: who is let through, and what becomes of the verdict.
+//!
+//! # Ground rules
+//!
+//! - A call loads the state word. Closed, with nothing to measure: it may go, and nothing is written.
+//! - When it ends, it loads the word again. The same: it is counted on its thread's own line. Another
+//!   generation: it is stale.
+//! - Everything else (half-open, transitions) is decided under the lock of the [`Gate`], which
+//!   alone writes the word, but for the end of the ramp.
+//! - `until` is written before the word that it belongs to, and read after it.
+//!
+//! # Races considered
+//!
+//! - A call ends while the breaker changes: it has seen the old word and counts after the counters
+//!   were reset. It is as if it had ended a moment later, in the next closed time, which is at least a
+//!   cool-down away: at most one call for each thread.
+//! - A rejection reads `until` of a later state than its word: it is rejected once more, with another
+//!   `retry_after`.
+//! - Two calls trip: the second finds another word under the lock and does nothing.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use wheelhouse_collection::{Outcome, Probability};
+
+use super::event::{Events, Hook, Listeners};
+use super::gate::Gate;
+use super::settings::Settings;
+use super::stats::BreakerStats;
+use super::tally::Tally;
+use super::timers::Armed;
+use super::trip::Trip;
+use super::word::{Mode, Word};
+use super::{Cause, Reason, Rejected, Settled, State, Timers, Verdict};
+use crate::BuildError;
+use crate::clock::{NEVER, TimeSource};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::throttle::{self, Throttle};
+
+/// What decides on calls while the breaker is closed.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// A policy that trips; until then every call may go.
+    Circuit,
+    /// A throttle, which never trips and is asked about every call.
+    Throttle(Box<Throttle>),
+}
+
+pub(crate) struct Core {
+    /// See word.rs.
+    pub(super) word: AtomicU64,
+    /// When the mode ends by itself: the cool-down, the ramp, or the half-open time.
+    pub(super) until: AtomicU64,
+    /// Whether a closed breaker needs nothing but its word to let a call go.
+    plain: bool,
+    pub(super) clock: TimeSource,
+    pub(super) admission: Admission,
+    pub(super) tally: Tally,
+    pub(super) settings: Arc<Settings>,
+    pub(super) random: Probability,
+    in_flight: AtomicU32,
+    pub(super) gate: Mutex<Gate>,
+    stale: AtomicU64,
+    name: Option<Arc<str>>,
+    listeners: OnceLock<Box<Listeners>>,
+    pub(super) armed: Option<Box<Armed>>,
+}
+
+/// What a call that was let through keeps until it ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket {
+    word: Word,
+    /// Of a probe: the number of its lease. Of another call that is timed: when it began.
+    mark: u64,
+    /// What a throttle keeps.
+    throttled: [u64; 2],
+}
+
+impl Ticket {
+    pub(super) fn new(word: Word, mark: u64) -> Self {
+        Ticket {
+            word,
+            mark,
+            throttled: [0; 2],
+        }
+    }
+
+    /// Of a half-open breaker, or the probe budget of a throttle.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.is_leased() || throttle::Ticket::unpack(self.throttled).is_probe()
+    }
+
+    fn is_leased(&self) -> bool {
+        self.word.mode() == Mode::HalfOpen
+    }
+
+    pub(super) fn lease(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Core {
+    #[expect(clippy::too_many_arguments, reason = "the builder's fields, once")]
+    pub(super) fn new(
+        name: Option<Arc<str>>,
+        clock: TimeSource,
+        settings: Arc<Settings>,
+        trips: &[Trip],
+        admission: Admission,
+        random: Probability,
+        hooks: Vec<Hook>,
+        timers: Option<Timers>,
+    ) -> Result<Arc<Self>, BuildError> {
+        let tally = Tally::new(trips, &clock)?;
+        let listeners = OnceLock::new();
+        if !hooks.is_empty() || cfg!(any(feature = "tracing", feature = "metrics")) {
+            let _ = listeners.set(Box::new(Listeners::new(hooks)));
+        }
+        let plain = matches!(admission, Admission::Circuit)
+            && settings.slow_after == NEVER
+            && settings.max_in_flight.is_none();
+        Ok(Arc::new_cyclic(|weak| Core {
+            word: AtomicU64::new(Word::new(0, Mode::Closed).0),
+            until: AtomicU64::new(NEVER),
+            plain,
+            clock,
+            admission,
+            tally,
+            settings,
+            random,
+            in_flight: AtomicU32::new(0),
+            gate: Mutex::new(Gate::default()),
+            stale: AtomicU64::new(0),
+            name,
+            listeners,
+            armed: timers.map(|timers| Box::new(Armed::new(timers, weak.clone()))),
+        }))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("breaker")
+    }
+
+    pub(super) fn shared_name(&self) -> Arc<str> {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => Arc::from("breaker"),
+        }
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Word {
+        // Acquire: pairs with the Release in `Core::enter`, which publishes `until` and the reset of
+        // the counters.
+        Word(self.word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(super) fn until(&self) -> u64 {
+        // Relaxed: read after the word, which publishes it.
+        self.until.load(Ordering::Relaxed)
+    }
+
+    // --- Admission ---------------------------------------------------------
+
+    #[inline]
+    pub(super) fn admit(&self) -> Result<Ticket, Rejected> {
+        let word = self.load();
+        if word.is_closed() && self.plain {
+            return Ok(Ticket::new(word, 0));
+        }
+        self.admit_otherwise(word)
+    }
+
+    fn admit_otherwise(&self, word: Word) -> Result<Ticket, Rejected> {
+        let admitted = match word.mode() {
+            Mode::ForcedOpen => Err(Rejected::new(Reason::ForcedOpen)),
+            Mode::Open => {
+                let (now, until) = (self.clock.nanos(), self.until());
+                match until.checked_sub(now) {
+                    Some(left) if left > 0 => Err(Rejected::after(Reason::Open, left)),
+                    _ => self.admit_at_gate(now),
+                }
+            }
+            Mode::HalfOpen => self.admit_at_gate(self.clock.nanos()),
+            Mode::Ramp => self.admit_in_ramp(word, self.clock.nanos()),
+            Mode::Closed => match &self.admission {
+                Admission::Circuit => self.admit_closed(word, true),
+                Admission::Throttle(throttle) => {
+                    let ticket = throttle.admit(self.tally.place(), || self.clock.nanos());
+                    ticket.map(|ticket| Ticket {
+                        throttled: ticket.pack(),
+                        ..Ticket::new(word, 0)
+                    })
+                }
+            },
+            Mode::ForcedClosed | Mode::Disabled | Mode::MetricsOnly => {
+                self.admit_closed(word, false)
+            }
+        };
+        if admitted.is_err() {
+            self.tally.rejected();
+        }
+        admitted
+    }
+
+    /// Any mode in which calls may go unless there are too many.
+    pub(super) fn admit_closed(&self, word: Word, capped: bool) -> Result<Ticket, Rejected> {
+        self.take_place(capped)?;
+        let timed = self.settings.slow_after != NEVER;
+        let mark = if timed { self.clock.nanos() } else { 0 };
+        Ok(Ticket::new(word, mark))
+    }
+
+    pub(super) fn admit_in_ramp(&self, word: Word, now: u64) -> Result<Ticket, Rejected> {
+        let left = self.until().saturating_sub(now);
+        if left == 0 {
+            let closed = word.with(Mode::Closed);
+            // Release: keeps what the word published. Relaxed when it fails: somebody else has
+            // changed it, and this call goes by the word that it saw.
+            let _ =
+                self.word
+                    .compare_exchange(word.0, closed.0, Ordering::AcqRel, Ordering::Relaxed);
+            return self.admit_closed(closed, true);
+        }
+        let done = 1.0 - left as f64 / self.settings.ramp as f64;
+        match self.random.roll(0.25 + 0.75 * done) {
+            true => self.admit_closed(word, true),
+            false => Err(Rejected::after(Reason::Ramp, left)),
+        }
+    }
+
+    /// Counts a call as in flight, if they are counted.
+    pub(super) fn take_place(&self, capped: bool) -> Result<(), Rejected> {
+        let Some(most) = self.settings.max_in_flight else {
+            return Ok(());
+        };
+        // Relaxed, and in `leave_place`: the number is all there is to it.
+        if self.in_flight.fetch_add(1, Ordering::Relaxed) >= most && capped {
+            self.leave_place();
+            return Err(Rejected::new(Reason::InFlightCap));
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave_place(&self) {
+        if self.settings.max_in_flight.is_some() {
+            self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    // --- Verdicts ----------------------------------------------------------
+
+    #[inline]
+    pub(super) fn settle(&self, ticket: Ticket, verdict: Verdict) -> Settled {
+        let word = self.load();
+        if word == ticket.word && word.is_closed() && self.plain {
+            self.count_closed(word, verdict, false);
+            return Settled::Counted;
+        }
+        self.settle_otherwise(ticket, verdict)
+    }
+
+    fn settle_otherwise(&self, ticket: Ticket, verdict: Verdict) -> Settled {
+        self.leave_place();
+        if ticket.is_leased() {
+            return self.settle_probe(ticket, verdict);
+        }
+        let word = self.load();
+        if word.generation() != ticket.word.generation() {
+            return self.stale();
+        }
+        if let (Mode::Closed, Admission::Throttle(throttle)) = (word.mode(), &self.admission) {
+            return self.settle_throttled(throttle, ticket, verdict);
+        }
+        let slow = verdict != Verdict::Ignored && self.is_slow(ticket.mark);
+        match word.mode() {
+            Mode::Closed => self.count_closed(word, verdict, slow),
+            Mode::Ramp => {
+                if verdict == Verdict::Failure {
+                    self.trip(word, Cause::FailedInRamp);
+                }
+                self.count_closed(word, verdict, slow);
+            }
+            Mode::MetricsOnly if verdict != Verdict::Ignored => {
+                let outcome = Outcome::new(verdict == Verdict::Failure, slow);
+                let _ = self.tally.marked(outcome, &self.clock);
+            }
+            Mode::Disabled => {}
+            _ => self.count(verdict, slow),
+        }
+        Settled::Counted
+    }
+
+    fn settle_throttled(&self, throttle: &Throttle, ticket: Ticket, verdict: Verdict) -> Settled {
+        let ticket = throttle::Ticket::unpack(ticket.throttled);
+        let now = || self.clock.nanos();
+        if !throttle.settle(self.tally.place(), &ticket, verdict.into(), now) {
+            return self.stale();
+        }
+        self.count(verdict, false);
+        Settled::Counted
+    }
+
+    /// Whether a call that began at `began` has taken too long.
+    pub(super) fn is_slow(&self, began: u64) -> bool {
+        let after = self.settings.slow_after;
+        after != NEVER && self.clock.nanos().saturating_sub(began) >= after
+    }
+
+    #[inline]
+    fn count_closed(&self, word: Word, verdict: Verdict, slow: bool) {
+        let tripped = match (verdict, slow) {
+            (Verdict::Success, false) => self.tally.success(&self.clock),
+            (Verdict::Ignored, _) => {
+                self.tally.ignored();
+                None
+            }
+            _ => {
+                let outcome = Outcome::new(verdict == Verdict::Failure, slow);
+                self.tally.marked(outcome, &self.clock)
+            }
+        };
+        if let Some(policy) = tripped {
+            self.trip(word, Cause::Tripped(policy));
+        }
+    }
+
+    /// For the figures only.
+    pub(super) fn count(&self, verdict: Verdict, slow: bool) {
+        match verdict {
+            Verdict::Success => self.tally.count(false, slow),
+            Verdict::Failure => self.tally.count(true, slow),
+            Verdict::Ignored => self.tally.ignored(),
+        }
+    }
+
+    pub(super) fn stale(&self) -> Settled {
+        // Relaxed: a figure.
+        self.stale.fetch_add(1, Ordering::Relaxed);
+        Settled::Stale
+    }
+
+    /// The permit was dropped without a verdict.
+    #[cold]
+    pub(super) fn settle_dropped(&self, ticket: Ticket) {
+        let verdict = if std::thread::panicking() {
+            Verdict::Failure
+        } else {
+            self.tally.cancelled();
+            match self.settings.cancelled {
+                Verdict::Ignored => return self.forget(ticket),
+                verdict => verdict,
+            }
+        };
+        let _ = self.settle(ticket, verdict);
+    }
+
+    /// Gives back what a call holds, without a verdict.
+    fn forget(&self, ticket: Ticket) {
+        self.leave_place();
+        if ticket.is_leased() {
+            self.return_lease(ticket);
+        } else if let Admission::Throttle(throttle) = &self.admission {
+            if self.load().generation() == ticket.word.generation() {
+                let ticket = throttle::Ticket::unpack(ticket.throttled);
+                let now = || self.clock.nanos();
+                throttle.settle(self.tally.place(), &ticket, throttle::Ending::Ignored, now);
+            }
+        }
+    }
+
+    // --- What others see ---------------------------------------------------
+
+    pub(super) fn state(&self) -> State {
+        let word = self.load();
+        let by_now = || self.clock.nanos() >= self.until();
+        match word.mode() {
+            Mode::Open if by_now() => State::HalfOpen,
+            mode => mode.state(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> BreakerStats {
+        let totals = self.tally.totals();
+        let window = self.tally.window_at(self.clock.nanos());
+        let state = self.state();
+        let (probes, transitions) = {
+            let gate = self.gate.lock();
+            (gate.probes_started, gate.sequence)
+        };
+        BreakerStats {
+            state,
+            successes: totals.successes,
+            failures: totals.failures,
+            slow: totals.slow,
+            ignored: totals.ignored,
+            cancelled: totals.cancelled,
+            rejected: totals.rejected,
+            // Relaxed, both: figures.
+            stale: self.stale.load(Ordering::Relaxed),
+            in_flight: self
+                .settings
+                .max_in_flight
+                .map(|_| self.in_flight.load(Ordering::Relaxed)),
+            probes,
+            transitions,
+            hook_panics: self
+                .listeners
+                .get()
+                .map_or(0, |listeners| listeners.panics()),
+            window,
+        }
+    }
+
+    pub(super) fn listeners(&self) -> Option<&Listeners> {
+        self.listeners.get().map(|listeners| &**listeners)
+    }
+
+    pub(super) fn subscribe(&self) -> Events {
+        self.listeners.get_or_init(Box::default).subscribe()
+    }
+
+    /// How long until something is due by time, if anything is.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let due = self.gate.lock().due(self.load(), self.until());
+        let now = self.clock.nanos();
+        (due != NEVER).then(|| Duration::from_nanos(due.saturating_sub(now)))
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Breaker")
+            .field("name", &self.name())
+            .field("state", &self.load().mode().state())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,308 @@
+//! The gate: transitions, and half-open admission by lease. All of it under one lock, which a closed
+//! breaker does not take.
+//!
+//! # Invariants
+//!
+//! - I1: the word changes under the lock (but for the end of the ramp, which keeps its generation), so
+//!   each generation begins with one transition, and transitions have one order.
+//! - I2: a lease is in the list from its probe's admission until the first of: its verdict, its
+//!   permit's drop, its expiry, the end of the half-open time. Whoever takes it out of the list counts
+//!   it, so it counts once; a verdict that does not find its lease is stale.
+//! - I3: at most `max_probes` leases are in the list, and never more than the closing rule needs.
+
+use super::core::{Admission, Core, Ticket};
+use super::event::Transition;
+use super::word::{Mode, Word};
+use super::{Cause, Decision, HalfOpenEnd, Probes, Reason, Rejected, Settled, Verdict};
+use crate::clock::NEVER;
+use crate::sync::{MutexGuard, Ordering};
+
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    leases: Vec<Lease>,
+    probes: Probes,
+    /// When the next probe may start.
+    next_probe: u64,
+    /// Since the breaker was built; the number of the next lease.
+    pub(super) probes_started: u64,
+    /// Openings without a stable time between.
+    level: u32,
+    closed_at: u64,
+    /// Of the latest transition.
+    pub(super) sequence: u64,
+}
+
+#[derive(Debug)]
+struct Lease {
+    number: u64,
+    began: u64,
+    expires: u64,
+}
+
+type Locked<'a> = MutexGuard<'a, Gate>;
+
+impl Gate {
+    /// When something is due by time: [`NEVER`] if nothing is.
+    pub(super) fn due(&self, word: Word, until: u64) -> u64 {
+        match word.mode() {
+            Mode::Open => until,
+            Mode::HalfOpen => self.next_expiry().min(until),
+            _ => NEVER,
+        }
+    }
+
+    fn next_expiry(&self) -> u64 {
+        let expiries = self.leases.iter().map(|lease| lease.expires);
+        expiries.min().unwrap_or(NEVER)
+    }
+
+    fn take(&mut self, number: u64) -> Option<Lease> {
+        let at = self
+            .leases
+            .iter()
+            .position(|lease| lease.number == number)?;
+        Some(self.leases.swap_remove(at))
+    }
+}
+
+impl Core {
+    /// Open past its cool-down, or half-open.
+    #[cold]
+    pub(super) fn admit_at_gate(&self, now: u64) -> Result<Ticket, Rejected> {
+        let admitted = {
+            let mut gate = self.gate.lock();
+            self.catch_up(&mut gate, now);
+            let word = self.load();
+            match word.mode() {
+                Mode::HalfOpen => self.lease(&mut gate, word, now),
+                Mode::Open => {
+                    let left = self.until().saturating_sub(now);
+                    Err(Rejected::after(Reason::Open, left))
+                }
+                Mode::ForcedOpen => Err(Rejected::new(Reason::ForcedOpen)),
+                // Another has closed it meanwhile.
+                Mode::Ramp => self.admit_in_ramp(word, now),
+                Mode::Closed => self.admit_closed(word, true),
+                Mode::ForcedClosed | Mode::Disabled | Mode::MetricsOnly => {
+                    self.admit_closed(word, false)
+                }
+            }
+        };
+        self.tell();
+        admitted
+    }
+
+    /// Makes the transitions that are due at `now`: at most one of each kind, so it ends however
+    /// short the times are.
+    pub(super) fn catch_up(&self, gate: &mut Locked<'_>, now: u64) {
+        if self.load().mode() == Mode::Open && now >= self.until() {
+            self.enter(gate, Mode::HalfOpen, Cause::CooledDown, now);
+        }
+        if self.load().mode() != Mode::HalfOpen {
+            return;
+        }
+        while let Some(at) = gate.leases.iter().position(|lease| now >= lease.expires) {
+            let lease = gate.leases.swap_remove(at);
+            let verdict = self.settings.expired;
+            if verdict == Verdict::Ignored {
+                continue;
+            }
+            self.count(verdict, false);
+            self.judge(gate, verdict, lease.began, now);
+            if self.load().mode() != Mode::HalfOpen {
+                return;
+            }
+        }
+        if now >= self.until() {
+            let (mode, cause) = (self.settings.half_open_end, Cause::HalfOpenTimeout);
+            match mode {
+                HalfOpenEnd::Open => self.enter(gate, Mode::Open, cause, now),
+                HalfOpenEnd::Closed => self.enter(gate, Mode::Ramp, cause, now),
+            }
+        }
+    }
+
+    fn lease(&self, gate: &mut Locked<'_>, word: Word, now: u64) -> Result<Ticket, Rejected> {
+        let settings = &self.settings;
+        let held = gate.leases.len() as u64;
+        let wanted = u64::from(
+            settings
+                .closing
+                .most()
+                .saturating_sub(gate.probes.settled()),
+        );
+        if held >= u64::from(settings.max_probes).min(wanted.max(1)) {
+            return Err(match gate.next_expiry() {
+                NEVER => Rejected::new(Reason::HalfOpenFull),
+                expiry => Rejected::after(Reason::HalfOpenFull, expiry.saturating_sub(now)),
+            });
+        }
+        if now < gate.next_probe {
+            return Err(Rejected::after(
+                Reason::ProbeInterval,
+                gate.next_probe - now,
+            ));
+        }
+        self.take_place(true)?;
+        let number = gate.probes_started;
+        gate.probes_started += 1;
+        gate.next_probe = now.saturating_add(settings.probe_interval);
+        gate.leases.push(Lease {
+            number,
+            began: now,
+            expires: now.saturating_add(settings.lease),
+        });
+        Ok(Ticket::new(word, number))
+    }
+
+    #[cold]
+    pub(super) fn settle_probe(&self, ticket: Ticket, verdict: Verdict) -> Settled {
+        let now = self.clock.nanos();
+        let settled = {
+            let mut gate = self.gate.lock();
+            self.catch_up(&mut gate, now);
+            match gate.take(ticket.lease()) {
+                None => None,
+                Some(lease) => {
+                    if verdict == Verdict::Ignored {
+                        gate.next_probe = 0;
+                        self.count(verdict, false);
+                    } else {
+                        self.count(verdict, self.is_slow_at(lease.began, now));
+                        self.judge(&mut gate, verdict, lease.began, now);
+                    }
+                    Some(Settled::Counted)
+                }
+            }
+        };
+        self.tell();
+        settled.unwrap_or_else(|| self.stale())
+    }
+
+    /// The probe was dropped without a verdict: its place is free at once, and so is its turn.
+    #[cold]
+    pub(super) fn return_lease(&self, ticket: Ticket) {
+        let mut gate = self.gate.lock();
+        if gate.take(ticket.lease()).is_some() {
+            gate.next_probe = 0;
+        }
+    }
+
+    /// Takes a probe's verdict into account.
+    fn judge(&self, gate: &mut Locked<'_>, verdict: Verdict, began: u64, now: u64) {
+        let slow = self.is_slow_at(began, now);
+        gate.probes.count(verdict == Verdict::Failure, slow);
+        match self.settings.closing.decide(&gate.probes) {
+            Decision::Wait => {}
+            Decision::Open => self.enter(gate, Mode::Open, Cause::ProbesFailed, now),
+            Decision::Close => self.enter(gate, Mode::Ramp, Cause::ProbesSucceeded, now),
+        }
+    }
+
+    fn is_slow_at(&self, began: u64, now: u64) -> bool {
+        let after = self.settings.slow_after;
+        after != NEVER && now.saturating_sub(began) >= after
+    }
+
+    /// Opens, if the breaker is still in the state of this word.
+    #[cold]
+    pub(super) fn trip(&self, word: Word, cause: Cause) {
+        let now = self.clock.nanos();
+        {
+            let mut gate = self.gate.lock();
+            if self.load() != word {
+                return;
+            }
+            self.enter(&mut gate, Mode::Open, cause, now);
+        }
+        self.tell();
+    }
+
+    /// What the user says.
+    pub(super) fn force(&self, mode: Mode) {
+        let now = self.clock.nanos();
+        {
+            let mut gate = self.gate.lock();
+            if self.load().mode() == mode && mode != Mode::Closed {
+                return;
+            }
+            self.enter(&mut gate, mode, Cause::Forced, now);
+        }
+        self.tell();
+    }
+
+    /// What a timer says.
+    pub(super) fn tick(&self) {
+        let now = self.clock.nanos();
+        {
+            let mut gate = self.gate.lock();
+            self.catch_up(&mut gate, now);
+        }
+        self.tell();
+    }
+
+    fn enter(&self, gate: &mut Locked<'_>, mode: Mode, cause: Cause, now: u64) {
+        let old = self.load();
+        let mode = match mode {
+            Mode::Ramp if self.settings.ramp == 0 => Mode::Closed,
+            mode => mode,
+        };
+        let until = match mode {
+            Mode::Open => self.open(gate, old, now),
+            Mode::HalfOpen => now.saturating_add(self.settings.max_half_open),
+            Mode::Ramp => now.saturating_add(self.settings.ramp),
+            _ => NEVER,
+        };
+        gate.leases.clear();
+        gate.probes = Probes::default();
+        if matches!(mode, Mode::Closed | Mode::Ramp | Mode::MetricsOnly) {
+            gate.closed_at = now;
+            self.tally.reset();
+            if let Admission::Throttle(throttle) = &self.admission {
+                throttle.clear();
+            }
+        }
+        if cause == Cause::Forced && mode == Mode::Closed {
+            gate.level = 0;
+            gate.next_probe = 0;
+        }
+        self.until.store(until, Ordering::Relaxed);
+        let new = old.next(mode);
+        // Release: pairs with the Acquire in `load`, and publishes `until` and the reset.
+        self.word.store(new.0, Ordering::Release);
+        gate.sequence += 1;
+        if let Some(listeners) = self.listeners() {
+            listeners.put(Transition {
+                name: self.shared_name(),
+                from: old.mode().state(),
+                to: mode.state(),
+                sequence: gate.sequence,
+                at: self.clock.instant(now),
+                cause,
+            });
+        }
+    }
+
+    /// Returns the end of the cool-down.
+    fn open(&self, gate: &mut Locked<'_>, old: Word, now: u64) -> u64 {
+        let closed = old.mode() == Mode::Closed;
+        let stable = now.saturating_sub(gate.closed_at) >= self.settings.stable_after;
+        let first = gate.sequence == 0;
+        gate.level = match closed && (stable || first) {
+            true => 0,
+            false => gate.level.saturating_add(1),
+        };
+        let cool_down = self.settings.cool_down(gate.level, self.random.next_f64());
+        now.saturating_add(cool_down).min(NEVER - 1)
+    }
+
+    /// Tells of transitions. Outside every lock.
+    pub(super) fn tell(&self) {
+        if let Some(listeners) = self.listeners() {
+            listeners.deliver();
+        }
+        if let Some(armed) = &self.armed {
+            armed.arm(self);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! [`BreakerStats`]: a breaker's figures.
+
+use wheelhouse_collection::Outcomes;
+
+use super::State;
+
+/// The figures of a breaker at one moment. Counters are since it was built, and exact when nothing
+/// runs; while calls end they may be a few apart from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerStats {
+    /// As [`Breaker::state`](crate::Breaker::state).
+    pub state: State,
+    /// Calls that ended well, probes included.
+    pub successes: u64,
+    /// Calls that failed, probes included, and probes whose lease expired, if that is a failure.
+    pub failures: u64,
+    /// Those of either that were slow.
+    pub slow: u64,
+    /// Calls that were settled as ignored.
+    pub ignored: u64,
+    /// Calls whose permit was dropped without a verdict.
+    pub cancelled: u64,
+    /// Calls that were not let through.
+    pub rejected: u64,
+    /// Verdicts from before a transition, or after the lease of the probe had expired.
+    pub stale: u64,
+    /// Calls under way; `None` when they are not counted.
+    pub in_flight: Option<u32>,
+    /// Calls let through while half-open.
+    pub probes: u64,
+    /// Transitions of the state; the sequence of the latest.
+    pub transitions: u64,
+    /// Panics of hooks.
+    pub hook_panics: u64,
+    /// What is in the window of the first rate, if there is one, since the breaker last closed.
+    pub window: Outcomes,
+}

@@ -1,0 +1,483 @@
+//! What the calls of a breaker come to: counters, windows, evidence, and the policies on them.
+//!
+//! # Ground rules
+//!
+//! - What a call writes is on the line of its thread's stripe: a [`Lane`], and the word of a window
+//!   that carries the lanes.
+//! - A success is counted by one addition to the lane, and one to each window. It never trips a policy
+//!   of ours: none of them can be exceeded by a success.
+
+use std::time::Instant;
+
+use wheelhouse_collection::{CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped};
+
+use super::trip::{Evidence, Kind, Rate, Rates, Trip, TripPolicy, Weights, Window};
+use crate::BuildError;
+use crate::clock::{NEVER, TimeSource};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The successes in a lane's word: bits 0 to 47. After 2⁴⁸ of them they begin anew.
+pub(crate) const SUCCESSES: u64 = (1 << EVIDENCE_FROM) - 1;
+const EVIDENCE_FROM: u32 = 48;
+/// How many bits the evidence has: 48 to 63.
+pub(crate) const EVIDENCE: u32 = 64 - EVIDENCE_FROM;
+
+/// What a group of threads has counted: seven words, which with one of a window fill a line.
+///
+/// All accesses are Relaxed: each word stands for itself, and what is read of several together is
+/// used as evidence.rs says.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// The successes, and the evidence as of the last failure.
+    word: AtomicU64,
+    /// The successes as of the last failure.
+    at: AtomicU64,
+    failures: AtomicU64,
+    slow: AtomicU64,
+    ignored: AtomicU64,
+    cancelled: AtomicU64,
+    rejected: AtomicU64,
+}
+
+impl Lane {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Lane {
+            word: zero(),
+            at: zero(),
+            failures: zero(),
+            slow: zero(),
+            ignored: zero(),
+            cancelled: zero(),
+            rejected: zero(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn succeed(&self) {
+        self.word.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a failure and its evidence, and returns all the evidence of this lane.
+    #[inline]
+    pub(crate) fn fail(&self, weights: &Weights) -> u16 {
+        let mut word = self.word.load(Ordering::Relaxed);
+        let own = loop {
+            let at = self.at.load(Ordering::Relaxed);
+            let since = word.wrapping_sub(at) & SUCCESSES;
+            let own = weights.after_failure((word >> EVIDENCE_FROM) as u16, since);
+            let new = word & SUCCESSES | u64::from(own) << EVIDENCE_FROM;
+            let exchanged =
+                self.word
+                    .compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed);
+            match exchanged {
+                Ok(_) => break own,
+                Err(changed) => word = changed,
+            }
+        };
+        self.at.store(word & SUCCESSES, Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        own
+    }
+
+    /// Replaces the evidence of the last failure, unless it has changed or had a success since.
+    pub(crate) fn set_evidence(&self, old: u16, new: u16) {
+        let word = self.word.load(Ordering::Relaxed);
+        if old != new && (word >> EVIDENCE_FROM) as u16 == old {
+            let changed = word & SUCCESSES | u64::from(new) << EVIDENCE_FROM;
+            // One that fails leaves the lane with less, or with what another has weighed.
+            let _ = self
+                .word
+                .compare_exchange(word, changed, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn clear_evidence(&self) {
+        self.word.fetch_and(SUCCESSES, Ordering::Relaxed);
+    }
+
+    pub(crate) fn word(&self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+}
+
+/// The lanes, and the window that carries them, if there is one.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Plain(Box<Striped<Lane>>),
+    Errors(Box<RollingWindow<ErrorCount, Lane>>),
+    All(Box<RollingWindow<Outcomes, Lane>>),
+}
+
+impl Carrier {
+    #[inline]
+    pub(crate) fn lane(&self) -> (usize, &Lane) {
+        match self {
+            Carrier::Plain(lanes) => lanes.mine_at(),
+            Carrier::Errors(window) => window.carried(),
+            Carrier::All(window) => window.carried(),
+        }
+    }
+
+    pub(crate) fn each(&self, mut look: impl FnMut(&Lane)) {
+        match self {
+            Carrier::Plain(lanes) => lanes.iter().for_each(&mut look),
+            Carrier::Errors(window) => window.all_carried().for_each(&mut look),
+            Carrier::All(window) => window.all_carried().for_each(&mut look),
+        }
+    }
+}
+
+/// Counters and policies of a breaker.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    carrier: Carrier,
+    /// On the carrier's window.
+    rates: Option<Rates>,
+    /// On the lanes.
+    evidence: Option<Evidence>,
+    more: Option<Box<More>>,
+}
+
+/// What breakers with one policy or two do not have.
+#[derive(Debug, Default)]
+struct More {
+    counts: Vec<(CountWindow, Rates)>,
+    windows: Vec<(RollingWindow<Outcomes>, Rates)>,
+    /// Each on lanes of its own.
+    evidence: Vec<(Carrier, Evidence)>,
+    policies: Vec<Policy>,
+}
+
+#[derive(Debug)]
+struct Policy {
+    policy: Box<dyn TripPolicy>,
+    name: &'static str,
+}
+
+/// Sums over all lanes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) successes: u64,
+    pub(crate) failures: u64,
+    pub(crate) slow: u64,
+    pub(crate) ignored: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) rejected: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(trips: &[Trip], clock: &TimeSource) -> Result<Self, BuildError> {
+        let mut groups: Vec<(Window, Vec<Rate>)> = Vec::new();
+        let mut weights = Vec::new();
+        let mut more = More::default();
+        for trip in trips {
+            match &trip.kind {
+                Kind::Rate(rate) => {
+                    rate.check()?;
+                    match groups.iter_mut().find(|(window, _)| *window == rate.window) {
+                        Some((_, rates)) => rates.push(*rate),
+                        None => groups.push((rate.window, vec![*rate])),
+                    }
+                }
+                Kind::Evidence(evidence) => {
+                    evidence.check()?;
+                    weights.push(*evidence);
+                }
+                Kind::User(name, make) => more.policies.push(Policy {
+                    policy: (make.0)(),
+                    name: name(),
+                }),
+            }
+        }
+        let mut carrier = Carrier::Plain(Box::new(Striped::new(Lane::new)));
+        let mut carried = None;
+        for (window, rates) in groups {
+            let slow = rates.iter().any(|rate| rate.slow);
+            let rates = Rates::new(rates);
+            match window {
+                Window::Count(size) => {
+                    let window = CountWindow::new(size)
+                        .map_err(|_| BuildError::new("last", size.to_string(), "1 to 16777216"))?;
+                    more.counts.push((window, rates));
+                }
+                Window::Time { span, buckets } => {
+                    let length = bucket_length(span, buckets)?;
+                    let start = clock.start();
+                    let refused =
+                        |_| BuildError::new("within", buckets.to_string(), "1 to 1048576");
+                    if carried.is_some() {
+                        let window = RollingWindow::starting_at(start, buckets, length);
+                        more.windows.push((window.map_err(refused)?, rates));
+                        continue;
+                    }
+                    carrier = if slow {
+                        let window = RollingWindow::carrying(start, buckets, length, Lane::new);
+                        Carrier::All(Box::new(window.map_err(refused)?))
+                    } else {
+                        let window = RollingWindow::carrying(start, buckets, length, Lane::new);
+                        Carrier::Errors(Box::new(window.map_err(refused)?))
+                    };
+                    carried = Some(rates);
+                }
+            }
+        }
+        let mut weights = weights.into_iter();
+        let evidence = weights.next().map(Evidence::new);
+        more.evidence = weights
+            .map(|weights| {
+                let lanes = Carrier::Plain(Box::new(Striped::new(Lane::new)));
+                (lanes, Evidence::new(weights))
+            })
+            .collect();
+        Ok(Tally {
+            carrier,
+            rates: carried,
+            evidence,
+            more: (!more.is_empty()).then(|| Box::new(more)),
+        })
+    }
+
+    /// Which of the lanes is the calling thread's.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.carrier.lane().0
+    }
+
+    /// Counts a success while closed. Only a policy of the user's can trip on it, or a slow one.
+    #[inline]
+    pub(crate) fn success(&self, clock: &TimeSource) -> Option<&'static str> {
+        self.carrier.lane().1.succeed();
+        match &self.carrier {
+            Carrier::Plain(_) => {}
+            Carrier::Errors(window) => {
+                window.add_at_nanos(clock.nanos(), Outcome::Success);
+            }
+            Carrier::All(window) => {
+                window.add_at_nanos(clock.nanos(), Outcome::Success);
+            }
+        }
+        match &self.more {
+            None => None,
+            Some(more) => more.record(Outcome::Success, clock, 0),
+        }
+    }
+
+    /// Counts any other outcome while closed, and says which policy trips.
+    pub(crate) fn marked(&self, outcome: Outcome, clock: &TimeSource) -> Option<&'static str> {
+        let (place, lane) = self.carrier.lane();
+        let mut tripped = None;
+        if outcome.is_slow() {
+            lane.slow.fetch_add(1, Ordering::Relaxed);
+        }
+        if !outcome.is_error() {
+            lane.succeed();
+        } else if let Some(evidence) = &self.evidence {
+            if evidence.weights.interval != NEVER {
+                evidence.renew(&self.carrier, clock.nanos());
+            }
+            if evidence.failed(&self.carrier, place, lane) {
+                tripped = Some(evidence.weights.name);
+            }
+        } else {
+            lane.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(rates) = &self.rates {
+            let now = clock.nanos();
+            let by = u64::from(outcome.is_error()) + u64::from(outcome.is_slow());
+            let (marks, by) = match &self.carrier {
+                Carrier::Plain(_) => (0, 0),
+                Carrier::Errors(window) => (
+                    window.add_at_nanos(now, outcome).errors,
+                    u64::from(outcome.is_error()),
+                ),
+                Carrier::All(window) => {
+                    let share = window.add_at_nanos(now, outcome);
+                    (share.errors + share.slow, by)
+                }
+            };
+            if by > 0 && (marks <= by || rates.is_due(marks, by)) {
+                let exceeded = rates.look(&self.window_at(now));
+                tripped = tripped.or(exceeded.map(Rate::name));
+            }
+        }
+        if let Some(more) = &self.more {
+            let marks = lane.failures() + lane.slow.load(Ordering::Relaxed);
+            tripped = tripped.or(more.record(outcome, clock, marks));
+        }
+        tripped
+    }
+
+    /// Counts a call that ended while not closed: for the figures only.
+    pub(crate) fn count(&self, failed: bool, slow: bool) {
+        let (_, lane) = self.carrier.lane();
+        match failed {
+            true => lane.failures.fetch_add(1, Ordering::Relaxed),
+            false => lane.word.fetch_add(1, Ordering::Relaxed),
+        };
+        if slow {
+            lane.slow.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn ignored(&self) {
+        self.carrier
+            .lane()
+            .1
+            .ignored
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cancelled(&self) {
+        self.carrier
+            .lane()
+            .1
+            .cancelled
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn rejected(&self) {
+        self.carrier
+            .lane()
+            .1
+            .rejected
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets what policies go by. Counters stay.
+    pub(crate) fn reset(&self) {
+        match &self.carrier {
+            Carrier::Plain(_) => {}
+            Carrier::Errors(window) => window.clear(),
+            Carrier::All(window) => window.clear(),
+        }
+        if let Some(evidence) = &self.evidence {
+            evidence.reset(&self.carrier);
+        }
+        if let Some(more) = &self.more {
+            more.reset();
+        }
+    }
+
+    /// What is in the first window.
+    pub(crate) fn window_at(&self, now: u64) -> Outcomes {
+        match (&self.carrier, &self.more) {
+            (Carrier::Errors(window), _) => window.snapshot_at_nanos(now).into(),
+            (Carrier::All(window), _) => window.snapshot_at_nanos(now),
+            (Carrier::Plain(_), Some(more)) => match more.counts.first() {
+                Some((window, _)) => window.snapshot(),
+                None => Outcomes::default(),
+            },
+            (Carrier::Plain(_), None) => Outcomes::default(),
+        }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.carrier.each(|lane| {
+            totals.successes += lane.word() & SUCCESSES;
+            totals.failures += lane.failures();
+            totals.slow += lane.slow.load(Ordering::Relaxed);
+            totals.ignored += lane.ignored.load(Ordering::Relaxed);
+            totals.cancelled += lane.cancelled.load(Ordering::Relaxed);
+            totals.rejected += lane.rejected.load(Ordering::Relaxed);
+        });
+        totals
+    }
+}
+
+impl More {
+    fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+            && self.windows.is_empty()
+            && self.evidence.is_empty()
+            && self.policies.is_empty()
+    }
+
+    /// `marks` is how many the thread's stripe has made.
+    fn record(&self, outcome: Outcome, clock: &TimeSource, marks: u64) -> Option<&'static str> {
+        let by = u64::from(outcome.is_error()) + u64::from(outcome.is_slow());
+        let mut tripped = None;
+        for (window, rates) in &self.counts {
+            window.add(outcome);
+            if by > 0 && rates.is_due(marks, by) {
+                tripped = tripped.or(rates.look(&window.snapshot()).map(Rate::name));
+            }
+        }
+        for (window, rates) in &self.windows {
+            let now = clock.nanos();
+            let share = window.add_at_nanos(now, outcome);
+            let marks = share.errors + share.slow;
+            if by > 0 && (marks <= by || rates.is_due(marks, by)) {
+                let exceeded = rates.look(&window.snapshot_at_nanos(now));
+                tripped = tripped.or(exceeded.map(Rate::name));
+            }
+        }
+        for (lanes, evidence) in &self.evidence {
+            let (place, lane) = lanes.lane();
+            if !outcome.is_error() {
+                lane.succeed();
+                continue;
+            }
+            if evidence.weights.interval != NEVER {
+                evidence.renew(lanes, clock.nanos());
+            }
+            if evidence.failed(lanes, place, lane) {
+                tripped = tripped.or(Some(evidence.weights.name));
+            }
+        }
+        if !self.policies.is_empty() {
+            let now: Instant = clock.instant(clock.nanos());
+            for Policy { policy, name } in &self.policies {
+                if policy.record(outcome, now) {
+                    tripped = tripped.or(Some(*name));
+                }
+            }
+        }
+        tripped
+    }
+
+    fn reset(&self) {
+        for (window, _) in &self.counts {
+            window.clear();
+        }
+        for (window, _) in &self.windows {
+            window.clear();
+        }
+        for (lanes, evidence) in &self.evidence {
+            evidence.reset(lanes);
+        }
+        for Policy { policy, .. } in &self.policies {
+            policy.reset();
+        }
+    }
+}
+
+fn bucket_length(
+    span: std::time::Duration,
+    buckets: usize,
+) -> Result<std::time::Duration, BuildError> {
+    let number = u32::try_from(buckets).ok().filter(|&number| number > 0);
+    let Some(number) = number else {
+        return Err(BuildError::new(
+            "within",
+            buckets.to_string(),
+            "1 to 1048576 buckets",
+        ));
+    };
+    let length = span / number;
+    if length.is_zero() {
+        let value = format!("{span:?}");
+        return Err(BuildError::new(
+            "within",
+            value,
+            "1ns and more for each bucket",
+        ));
+    }
+    Ok(length)
+}
