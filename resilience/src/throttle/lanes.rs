@@ -1,0 +1,132 @@
+//! What an adaptive throttle counts: each thread in a lane of its own, on one cache line.
+//!
+//! All counters only grow, so the difference of two sums is what happened between them: the window,
+//! the calls in flight and the statistics come from the same counters, and a call writes to nothing
+//! else. [`run`](Lane::run) is the exception: failures in the lane since its last success.
+
+use crate::sync::{AtomicU64, Ordering};
+
+use super::Totals;
+
+#[cfg(not(wheelhouse_loom))]
+const LANES: usize = 4;
+#[cfg(wheelhouse_loom)]
+const LANES: usize = 2;
+
+/// The counters of the threads of one lane.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Lane {
+    started: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    /// Without a verdict.
+    ignored: AtomicU64,
+    /// From before the backend was given up.
+    stale: AtomicU64,
+    rejected: AtomicU64,
+    probes: AtomicU64,
+    run: AtomicU64,
+}
+
+/// Processors fetch lines in pairs, which is why the array begins with a pair.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Lanes([Lane; LANES]);
+
+// Relaxed, all below: counters, through which nothing is read. A sum is taken while they move; what
+// it may be off by is what moved meanwhile.
+impl Lane {
+    /// How many have started in this lane, with this one.
+    #[inline]
+    pub(super) fn start(&self) -> u64 {
+        self.started.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    #[inline]
+    pub(super) fn succeed(&self) {
+        self.succeeded.fetch_add(1, Ordering::Relaxed);
+        if self.run.load(Ordering::Relaxed) != 0 {
+            self.run.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// How many have failed in this lane in a row, with this one.
+    #[inline]
+    pub(super) fn fail(&self) -> u64 {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.run.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn ignore(&self) {
+        self.ignored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn outlive(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn reject(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn probe(&self) {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Lanes {
+    /// The lane of the thread with this number.
+    #[inline]
+    pub(super) fn of(&self, thread: usize) -> &Lane {
+        &self.0[thread % LANES]
+    }
+
+    /// Ends before starts, so that no more seem to have ended than started.
+    pub(super) fn totals(&self) -> Totals {
+        let sum = |counter: fn(&Lane) -> &AtomicU64| {
+            self.0.iter().fold(0_u64, |sum, lane| {
+                sum.wrapping_add(counter(lane).load(Ordering::Relaxed))
+            })
+        };
+        Totals {
+            succeeded: sum(|lane| &lane.succeeded),
+            failed: sum(|lane| &lane.failed),
+            ignored: sum(|lane| &lane.ignored),
+            stale: sum(|lane| &lane.stale),
+            rejected: sum(|lane| &lane.rejected),
+            probes: sum(|lane| &lane.probes),
+            started: sum(|lane| &lane.started),
+        }
+    }
+
+    /// Ends the runs of failures of all lanes.
+    pub(super) fn end_runs(&self) {
+        for lane in &self.0 {
+            lane.run.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(wheelhouse_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_one_line() {
+        assert_eq!(size_of::<Lane>(), 64);
+        assert_eq!(size_of::<Lanes>(), 64 * LANES);
+    }
+
+    #[test]
+    fn a_success_ends_the_run_of_its_lane() {
+        let lanes = Lanes::default();
+        assert_eq!((lanes.of(0).fail(), lanes.of(0).fail()), (1, 2));
+        assert_eq!(lanes.of(1).fail(), 1);
+        lanes.of(0).succeed();
+        assert_eq!((lanes.of(0).fail(), lanes.of(1).fail()), (1, 2));
+        let totals = lanes.totals();
+        assert_eq!((totals.succeeded, totals.failed), (1, 5));
+    }
+}
