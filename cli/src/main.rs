@@ -4,7 +4,9 @@
 mod args;
 mod completions;
 mod failure;
+mod figures;
 mod load;
+mod plot;
 mod sim;
 
 use std::{io::Write, process::ExitCode};

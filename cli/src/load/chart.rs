@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use super::{
     buckets::{Bucket, buckets},
-    report::{Report, grouped, human_ns},
+    report::Report,
 };
+use crate::figures::{grouped, human_ns};
 
 /// Rows that fit a terminal together with the report.
 const MOST_ROWS: usize = 24;

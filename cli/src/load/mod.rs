@@ -3,7 +3,6 @@
 mod buckets;
 mod chart;
 mod plot;
-mod plot_file;
 mod process;
 mod progress;
 mod report;
@@ -21,10 +20,10 @@ use std::{
 
 use clap::Args;
 
-use self::plot_file::PlotFile;
 use crate::{
     args::{duration, whole},
     failure::Failure,
+    plot::PlotFile,
 };
 
 const MAX_TASKS: u64 = 1_000_000_000;
@@ -141,13 +140,7 @@ fn nanos(span: Duration) -> u64 {
 /// Runs the load and reports it.
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode, Failure> {
     // Opened now, so that a bad path is known before the run and not after it.
-    let plot = match &args.plot {
-        Some(path) => Some(
-            PlotFile::open(path)
-                .map_err(|error| Failure::Usage(format!("--plot: {}: {error}", path.display())))?,
-        ),
-        None => None,
-    };
+    let plot = args.plot.as_deref().map(PlotFile::for_option).transpose()?;
     let report = run::run(&args)?;
     if let (Some(file), Some(path)) = (plot, &args.plot) {
         file.write(plot::svg(&report).as_bytes())

@@ -8,9 +8,11 @@ use std::{
     process,
 };
 
+use crate::failure::Failure;
+
 /// A target that could be written when it was opened.
 #[derive(Debug)]
-pub(super) enum PlotFile {
+pub(crate) enum PlotFile {
     /// A regular file, there or not: replaced in one step at the end.
     Regular(PathBuf),
     /// A pipe, a device or a standard stream: there is nothing to replace.
@@ -20,12 +22,22 @@ pub(super) enum PlotFile {
 }
 
 impl PlotFile {
+    /// The file of the option `--plot`.
+    ///
+    /// # Errors
+    ///
+    /// The usage error that the user gets.
+    pub(crate) fn for_option(path: &Path) -> Result<Self, Failure> {
+        Self::open(path)
+            .map_err(|error| Failure::Usage(format!("--plot: {}: {error}", path.display())))
+    }
+
     /// Looks whether `path` can be written, without a change to what it holds.
     ///
     /// # Errors
     ///
     /// What the system says against it.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path) -> io::Result<Self> {
         if ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"]
             .contains(&path.to_string_lossy().as_ref())
         {
@@ -57,7 +69,7 @@ impl PlotFile {
     /// # Errors
     ///
     /// What the system refused; an old file is then still whole.
-    pub(super) fn write(self, svg: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(self, svg: &[u8]) -> io::Result<()> {
         match self {
             Self::Regular(target) => replace(&target, svg),
             Self::Stream(mut file) => file.write_all(svg),
