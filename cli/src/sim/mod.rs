@@ -1,5 +1,6 @@
 //! `wheelhouse sim`: parts of the library on a virtual clock.
 
+mod breaker;
 mod cron;
 mod wheel;
 
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 pub(crate) enum Sim {
     Wheel(wheel::WheelArgs),
     Cron(cron::CronArgs),
+    Breaker(breaker::BreakerArgs),
 }
 
 /// Runs the part that was asked for.
@@ -21,5 +23,6 @@ pub(crate) fn run(sim: Sim) -> Result<ExitCode, Failure> {
     match sim {
         Sim::Wheel(args) => wheel::run(&args),
         Sim::Cron(args) => cron::run(&args),
+        Sim::Breaker(args) => breaker::run(&args),
     }
 }
