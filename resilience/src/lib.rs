@@ -2,8 +2,14 @@
 #![warn(missing_docs)]
 
 mod breaker;
+pub mod bulkhead;
 mod clock;
+#[cfg(feature = "tokio")]
+pub mod command;
+mod cpu;
 mod error;
+pub mod limit;
+mod shedder;
 mod sync;
 mod throttle;
 
@@ -12,7 +18,15 @@ pub use breaker::{
     ErrorRate, Events, Fallback, HalfOpenEnd, OwnedPermit, Permit, Probes, Reason, Rejected,
     Settled, SlowRate, State, Timers, Transition, Trip, TripPolicy, Verdict,
 };
+pub use bulkhead::Bulkhead;
 pub use clock::CoarseClock;
+#[cfg(feature = "tokio")]
+pub use command::Command;
+pub use cpu::{CpuMeter, CpuSource};
 pub use error::BuildError;
+pub use limit::AdaptiveLimit;
+pub use shedder::{
+    Priority, Promise, Sampler, Shed, Shedder, ShedderBuilder, ShedderStats,
+};
 pub use throttle::{ThrottleBuilder, ThrottleMode};
 pub use wheelhouse_collection::Outcome;
