@@ -252,11 +252,8 @@ impl State {
         if !self.wheel.wants_compact() {
             return;
         }
-        let mut moved = Vec::new();
-        self.wheel.compact_raw(|new_nodes| {
-            moved = new_nodes.to_vec();
-        });
-        for node in moved.into_iter().filter(|node| *node != u32::MAX) {
+        self.wheel.compact_raw(|_| {});
+        for node in 0..self.wheel.len() as u32 {
             self.renumber(node);
         }
     }

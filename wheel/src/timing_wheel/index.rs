@@ -67,11 +67,10 @@ impl Index {
         self.table = HashTable::new();
     }
 
-    /// Follows nodes that were moved, `new_nodes[old]` being where to, and gives back what the
-    /// table has grown too large.
-    pub(crate) fn renumber(&mut self, new_nodes: &[u32]) {
+    /// Follows nodes that were moved, and gives back what the table has grown too large.
+    pub(crate) fn renumber(&mut self, new_node: &dyn Fn(u32) -> u32) {
         for bucket in &mut self.table {
-            bucket.node = new_nodes[bucket.node as usize];
+            bucket.node = new_node(bucket.node);
         }
         self.table.shrink_to(0, |b| spread(b.hash));
     }

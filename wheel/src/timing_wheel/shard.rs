@@ -482,7 +482,7 @@ impl<K: Eq, V> State<K, V> {
         if self.wheel.wants_compact() {
             let index = &mut self.index;
             self.wheel
-                .compact_raw(|new_nodes| index.renumber(new_nodes));
+                .compact_raw(|new_node| index.renumber(new_node));
         }
     }
 }

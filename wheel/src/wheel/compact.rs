@@ -134,20 +134,16 @@ impl<T> Wheel<T> {
         self.rebuild_slots(gathered.live_words(), |old| gathered.index(old));
     }
 
-    /// Sweeps, and moves nodes together. `moved` gets the new index for each
-    /// old one, [`u32::MAX`] where there was no timer.
-    pub(crate) fn compact_raw(&mut self, moved: impl FnOnce(&[u32])) {
+    /// Sweeps, and moves nodes together: the timers have the indices below
+    /// their number then, in the same order. `moved` gets a function from the
+    /// old index of a timer to the new one.
+    pub(crate) fn compact_raw(&mut self, moved: impl FnOnce(&dyn Fn(u32) -> u32)) {
         self.stats.compactions += 1;
         self.file_newest();
-        let mut map = vec![u32::MAX; self.nodes.used() as usize];
-        let mut next = 0;
-        let gathered = self.nodes.gather(0, |old, _| {
-            map[old as usize] = next;
-            next += 1;
-        });
+        let gathered = self.nodes.gather(0, |_, _| {});
         self.remap_due(&gathered);
         self.rebuild_slots(gathered.live_words(), |old| gathered.index(old));
-        moved(&map);
+        moved(&|old| gathered.index(old));
     }
 
     /// Fills fresh slots with the entries of filed nodes, once each. `awaited`
@@ -386,13 +382,13 @@ mod tests {
         let (first, ..) = wheel.pop_raw(3).expect("something is due");
         indices.retain(|&(index, _)| index != first);
         assert!(wheel.wants_compact());
-        wheel.compact_raw(|map| {
+        wheel.compact_raw(|new_index| {
             for (index, _) in &mut indices {
-                *index = map[*index as usize];
+                *index = new_index(*index);
             }
-            let gone = map.iter().filter(|&&new| new == u32::MAX);
-            assert_eq!(gone.count() + indices.len(), map.len());
         });
+        let together = (0..).zip(&indices).all(|(new, &(index, _))| index == new);
+        assert!(together, "{indices:?}");
         wheel.validate();
         assert!(!wheel.wants_compact());
         for &(index, value) in &indices {
