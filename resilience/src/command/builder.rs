@@ -1,0 +1,192 @@
+//! The choices of a [`Command`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wheelhouse_wheel::{Clock, TokioClock};
+
+use crate::{Breaker, BuildError, Bulkhead, Closing, ErrorRate};
+
+use super::blocking::Abandoned;
+use super::event::{CommandEvent, Tally, WINDOW, WINDOW_BUCKETS};
+use super::latency::Latency;
+use super::meters::Meters;
+use super::record::{Hook, Record};
+use super::{Command, Settings, Shared};
+
+/// The choices of a [`Command`]. `None` switches off the part that it is given for.
+#[must_use = "a builder does nothing until it builds"]
+pub struct CommandBuilder {
+    name: String,
+    settings: Settings,
+    hook: Option<Box<Hook>>,
+}
+
+impl CommandBuilder {
+    pub(super) fn new(name: String) -> Self {
+        CommandBuilder {
+            name,
+            settings: Settings {
+                timeout: Some(Duration::from_secs(1)),
+                max_concurrent: Some(10),
+                fallback_max_concurrent: Some(10),
+                volume: 20,
+                error_percent: Some(50.0),
+                sleep_window: Duration::from_secs(5),
+            },
+            hook: None,
+        }
+    }
+
+    /// How long a call may take, from 1 ns; 1 s unless set. `None` is without a limit.
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.settings.timeout = timeout.into();
+        self
+    }
+
+    /// How many calls may run at once, from 0; 10 unless set. `None` is any number.
+    pub fn max_concurrent(mut self, calls: impl Into<Option<usize>>) -> Self {
+        self.settings.max_concurrent = calls.into();
+        self
+    }
+
+    /// How many fallbacks may run at once, from 0; 10 unless set. `None` is any number.
+    pub fn fallback_max_concurrent(mut self, calls: impl Into<Option<usize>>) -> Self {
+        self.settings.fallback_max_concurrent = calls.into();
+        self
+    }
+
+    /// How many calls of the last 10 s there have to be before the breaker opens, from 1; 20 unless
+    /// set.
+    pub fn volume(mut self, calls: u64) -> Self {
+        self.settings.volume = calls;
+        self
+    }
+
+    /// At how many per cent of errors among the calls of the last 10 s the breaker opens, above 0 up
+    /// to 100; 50 unless set. `None` is without a breaker.
+    pub fn error_percent(mut self, percent: impl Into<Option<f64>>) -> Self {
+        self.settings.error_percent = percent.into();
+        self
+    }
+
+    /// How long the breaker stays open before it lets one call probe, from 1 ns; 5 s unless set.
+    pub fn sleep_window(mut self, length: Duration) -> Self {
+        self.settings.sleep_window = length;
+        self
+    }
+
+    /// Calls `hook` at every event, on the thread of the call, outside every lock. It may call back.
+    /// If it panics it is counted, and the call goes on.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use wheelhouse_resilience::Command;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let log = Arc::new(Mutex::new(Vec::new()));
+    /// let logged = log.clone();
+    /// let command = Command::builder("search")
+    ///     .on_event(move |event| logged.lock().unwrap().push(event.event.name()))
+    ///     .build()?;
+    /// let _ = command.run(async { Err::<(), _>("refused") }).await;
+    /// assert_eq!(*log.lock().unwrap(), ["failure"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn on_event(mut self, hook: impl Fn(&CommandEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.hook = Some(Box::new(hook));
+        self
+    }
+
+    /// The command.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when an argument is outside its range.
+    pub fn build(self) -> Result<Command, BuildError> {
+        let CommandBuilder {
+            name,
+            settings,
+            hook,
+        } = self;
+        let positive = |argument, length: Duration| match length.is_zero() {
+            true => Err(BuildError::new(argument, "0ns", "1ns and more")),
+            false => Ok(()),
+        };
+        settings
+            .timeout
+            .map_or(Ok(()), |timeout| positive("timeout", timeout))?;
+        positive("sleep_window", settings.sleep_window)?;
+        if settings.volume == 0 {
+            return Err(BuildError::new("volume", "0", "1 and more"));
+        }
+        let breaker = settings
+            .error_percent
+            .map(|percent| breaker(&name, &settings, percent));
+        let places = |name: &str, limit: Option<usize>| {
+            Bulkhead::builder(limit.unwrap_or(usize::MAX))
+                .name(name)
+                .build()
+        };
+        let now = TokioClock.now();
+        let shared = Shared {
+            places: places(&name, settings.max_concurrent),
+            fallbacks: places(
+                &format!("{name} fallback"),
+                settings.fallback_max_concurrent,
+            ),
+            breaker: breaker.transpose()?,
+            record: Record {
+                tally: Tally::new(now).map_err(|error| {
+                    BuildError::new("window", error.to_string(), "its constants")
+                })?,
+                latency: Latency::new(now)?,
+                meters: Meters::new(&name),
+                hook,
+                hook_panics: Default::default(),
+            },
+            abandoned: Arc::new(Abandoned::default()),
+            settings,
+            name: name.into_boxed_str(),
+        };
+        Ok(Command {
+            shared: Arc::new(shared),
+        })
+    }
+}
+
+/// hystrix-go's: opens at the rate, not above it; after the sleep window one probe at a time, and one
+/// success closes.
+fn breaker(name: &str, settings: &Settings, percent: f64) -> Result<Breaker, BuildError> {
+    if !(percent > 0.0 && percent <= 100.0) {
+        let value = percent.to_string();
+        return Err(BuildError::new("error_percent", value, "above 0 to 100"));
+    }
+    let errors = ErrorRate::at_least(percent / 100.0)
+        .within(WINDOW, WINDOW_BUCKETS)
+        .minimum(settings.volume);
+    Breaker::builder()
+        .name(name)
+        .clock(TokioClock)
+        .trip_on(errors)
+        .cool_down(settings.sleep_window)
+        .growth(1.0)
+        .jitter(0.0)
+        .max_probes(1)
+        .probe_interval(Duration::ZERO)
+        .lease(settings.sleep_window)
+        .closing(Closing::successes(1))
+        .ramp(Duration::ZERO)
+        .build()
+}
+
+impl fmt::Debug for CommandBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandBuilder")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,326 @@
+//! One call of a command, from its caller's conditions to its result: [`Call`].
+
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Permit, Rejected};
+
+use super::blocking::Blocking;
+use super::event::Event;
+use super::race::{Outcome, is_ready, race};
+use super::record::Ending;
+use super::{Command, CommandError, FallbackError, Shared};
+
+/// A call of a [`Command`] with conditions of its caller's: [`Command::call`].
+#[must_use = "a call does nothing until it runs"]
+pub struct Call<'a, C> {
+    shared: &'a Shared,
+    deadline: Option<Instant>,
+    cancelled: C,
+}
+
+impl<'a, C: Future<Output = ()>> Call<'a, C> {
+    pub(super) fn new(command: &'a Command, cancelled: C) -> Self {
+        Call {
+            shared: &command.shared,
+            deadline: None,
+            cancelled,
+        }
+    }
+
+    /// The caller needs no result after `deadline`. If that comes before the command's timeout and
+    /// passes, the call ends as [`CommandError::DeadlineExceeded`], which is no failure of what was
+    /// called; at the same instant the timeout counts.
+    pub fn deadline(mut self, deadline: impl Into<Instant>) -> Self {
+        self.deadline = Some(deadline.into());
+        self
+    }
+
+    /// The call ends as [`CommandError::Cancelled`] once `cancelled` is ready: a `CancellationToken`'s
+    /// `cancelled()`, say. Work that is done at the same instant has its result.
+    pub fn cancelled_by<D: Future<Output = ()>>(self, cancelled: D) -> Call<'a, D> {
+        Call {
+            shared: self.shared,
+            deadline: self.deadline,
+            cancelled,
+        }
+    }
+
+    /// [`Command::run`] on these conditions.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError`] says why there is no result.
+    pub async fn run<T, E>(
+        self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, CommandError<E>> {
+        let attempt = self.attempt(work).await;
+        attempt.returned()
+    }
+
+    /// [`Command::run_or`] on these conditions.
+    ///
+    /// # Errors
+    ///
+    /// [`FallbackError`] says why neither has a result.
+    pub async fn run_or<T, E, F, B: Future<Output = Result<T, F>>>(
+        self,
+        work: impl Future<Output = Result<T, E>>,
+        fallback: impl FnOnce(&CommandError<E>) -> B,
+    ) -> Result<T, FallbackError<E, F>> {
+        let attempt = self.attempt(work).await;
+        attempt.or(fallback).await
+    }
+
+    /// [`Command::run_blocking`] on these conditions.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError`] says why there is no result.
+    pub async fn run_blocking<T: Send + 'static, E: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, CommandError<E>> {
+        let attempt = self.attempt_blocking(work).await;
+        attempt.returned()
+    }
+
+    /// [`Command::run_blocking_or`] on these conditions.
+    ///
+    /// # Errors
+    ///
+    /// [`FallbackError`] says why neither has a result.
+    pub async fn run_blocking_or<T, E, F, B>(
+        self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+        fallback: impl FnOnce(&CommandError<E>) -> B,
+    ) -> Result<T, FallbackError<E, F>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        B: Future<Output = Result<T, F>>,
+    {
+        let attempt = self.attempt_blocking(work).await;
+        attempt.or(fallback).await
+    }
+
+    async fn attempt<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Attempt<'a, T, E> {
+        let (shared, began) = (self.shared, Instant::now());
+        let ending = Ending::of_call(shared, began);
+        let result = async {
+            let mut cancelled = pin!(self.cancelled);
+            let time = Time::of(shared, began, self.deadline);
+            time.check(cancelled.as_mut()).await?;
+            // Declared before the permits are taken, so these are dropped first when the caller gives
+            // up; `race` has dropped the work by then.
+            let _place = shared.places.try_acquire()?;
+            let permit = shared.admit()?;
+            let work = async { Outcome::Done(work.await) };
+            time.settle(permit, race(work, cancelled, time.until()).await)
+        };
+        let result = result.await;
+        Attempt::end(shared, began, ending, result)
+    }
+
+    async fn attempt_blocking<T: Send + 'static, E: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Attempt<'a, T, E> {
+        let (shared, began) = (self.shared, Instant::now());
+        let ending = Ending::of_call(shared, began);
+        let result = async {
+            let mut cancelled = pin!(self.cancelled);
+            let time = Time::of(shared, began, self.deadline);
+            time.check(cancelled.as_mut()).await?;
+            let place = shared.places.try_acquire_owned()?;
+            let permit = shared.admit()?;
+            let work = Blocking::spawn(place, &shared.abandoned, work);
+            time.settle(permit, race(work, cancelled, time.until()).await)
+        };
+        let result = result.await;
+        Attempt::end(shared, began, ending, result)
+    }
+}
+
+impl<C> fmt::Debug for Call<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("command", &self.shared.name)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a call may take: until the earlier of two instants.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    began: Instant,
+    /// The caller's.
+    deadline: Option<Instant>,
+    timeout: Option<Duration>,
+}
+
+impl Time {
+    fn of(shared: &Shared, began: Instant, deadline: Option<Instant>) -> Self {
+        Time {
+            began,
+            deadline,
+            timeout: shared.settings.timeout,
+        }
+    }
+
+    /// When the command's timeout passes; `None` also beyond what can be expressed.
+    fn timeout_at(&self) -> Option<Instant> {
+        self.began.checked_add(self.timeout?)
+    }
+
+    fn until(&self) -> Option<Instant> {
+        [self.deadline, self.timeout_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether the caller still wants a result.
+    async fn check<E>(
+        &self,
+        cancelled: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), CommandError<E>> {
+        if is_ready(cancelled).await {
+            Err(CommandError::Cancelled)
+        } else if self.deadline.is_some_and(|deadline| deadline <= self.began) {
+            Err(CommandError::DeadlineExceeded)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Tells the breaker how the work ended, and makes of it what the caller is told.
+    fn settle<T, E>(
+        &self,
+        permit: Option<Permit<'_>>,
+        outcome: Outcome<T, E>,
+    ) -> Result<T, CommandError<E>> {
+        let result = match outcome {
+            Outcome::Done(result) => result.map_err(CommandError::Failed),
+            Outcome::Cancelled => Err(CommandError::Cancelled),
+            Outcome::TimeUp => Err(self.time_up()),
+        };
+        let Some(permit) = permit else {
+            return result;
+        };
+        match &result {
+            Ok(_) => permit.success(),
+            Err(CommandError::Failed(_) | CommandError::TimedOut(_)) => permit.failure(),
+            Err(_) => permit.ignored(),
+        }
+        result
+    }
+
+    fn time_up<E>(&self) -> CommandError<E> {
+        match (self.timeout, self.timeout_at(), self.deadline) {
+            (Some(timeout), Some(at), deadline) if deadline.is_none_or(|before| at <= before) => {
+                CommandError::TimedOut(timeout)
+            }
+            _ => CommandError::DeadlineExceeded,
+        }
+    }
+}
+
+/// The work of a call is over.
+struct Attempt<'a, T, E> {
+    shared: &'a Shared,
+    began: Instant,
+    /// Whether it ran to an end that says something.
+    ran: bool,
+    result: Result<T, CommandError<E>>,
+}
+
+impl<'a, T, E> Attempt<'a, T, E> {
+    fn end(
+        shared: &'a Shared,
+        began: Instant,
+        ending: Ending<'a>,
+        result: Result<T, CommandError<E>>,
+    ) -> Self {
+        let event = match &result {
+            Ok(_) => Event::Success,
+            Err(CommandError::Failed(_)) => Event::Failure,
+            Err(CommandError::TimedOut(_)) => Event::Timeout,
+            Err(CommandError::Rejected(_)) => Event::Rejected,
+            Err(CommandError::ShortCircuited(_)) => Event::ShortCircuit,
+            Err(CommandError::Cancelled) => Event::Cancelled,
+            Err(CommandError::DeadlineExceeded) => Event::DeadlineExceeded,
+        };
+        ending.end(event);
+        Attempt {
+            shared,
+            began,
+            ran: event.has_run(),
+            result,
+        }
+    }
+
+    /// Its result as it is.
+    fn returned(self) -> Result<T, CommandError<E>> {
+        self.shared.note_total(self.ran, self.began);
+        self.result
+    }
+
+    /// Its result, or that of the fallback.
+    async fn or<F, B: Future<Output = Result<T, F>>>(
+        self,
+        fallback: impl FnOnce(&CommandError<E>) -> B,
+    ) -> Result<T, FallbackError<E, F>> {
+        let result = match self.result {
+            Ok(value) => Ok(value),
+            Err(cause) => self.shared.fall_back(self.began, cause, fallback).await,
+        };
+        self.shared.note_total(self.ran, self.began);
+        result
+    }
+}
+
+impl Shared {
+    /// A permit of the breaker, if there is one.
+    fn admit(&self) -> Result<Option<Permit<'_>>, Rejected> {
+        self.breaker
+            .as_ref()
+            .map(|breaker| breaker.try_acquire())
+            .transpose()
+    }
+
+    async fn fall_back<T, E, F, B: Future<Output = Result<T, F>>>(
+        &self,
+        began: Instant,
+        cause: CommandError<E>,
+        fallback: impl FnOnce(&CommandError<E>) -> B,
+    ) -> Result<T, FallbackError<E, F>> {
+        let ending = Ending::of_fallback(self, began);
+        let _place = match self.fallbacks.try_acquire() {
+            Ok(place) => place,
+            Err(full) => {
+                ending.end(Event::FallbackRejected);
+                return Err(FallbackError::Rejected { cause, full });
+            }
+        };
+        let result = fallback(&cause).await;
+        ending.end(match &result {
+            Ok(_) => Event::FallbackSuccess,
+            Err(_) => Event::FallbackFailure,
+        });
+        result.map_err(|error| FallbackError::Failed { cause, error })
+    }
+
+    fn note_total(&self, ran: bool, began: Instant) {
+        if ran {
+            let now = Instant::now();
+            let took = now.saturating_duration_since(began);
+            self.record.latency.returned(now.into_std(), took);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a command writes down of its calls, and that each is written down once: [`Ending`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::Instant;
+
+use super::Shared;
+use super::event::{CommandEvent, Event, Tally};
+use super::latency::Latency;
+use super::meters::Meters;
+
+/// Code of the user's that is told of events.
+pub(super) type Hook = dyn Fn(&CommandEvent<'_>) + Send + Sync;
+
+pub(super) struct Record {
+    pub(super) tally: Tally,
+    pub(super) latency: Latency,
+    pub(super) meters: Meters,
+    pub(super) hook: Option<Box<Hook>>,
+    /// Relaxed: only read as a figure.
+    pub(super) hook_panics: AtomicU64,
+}
+
+/// Something that will end: a call, or its fallback. Dropped before it was said how, it has panicked
+/// or was given up, which are events too.
+pub(super) struct Ending<'a> {
+    shared: &'a Shared,
+    began: Instant,
+    panicked: Event,
+    /// `None` where giving up is not counted.
+    given_up: Option<Event>,
+    over: bool,
+}
+
+impl<'a> Ending<'a> {
+    pub(super) fn of_call(shared: &'a Shared, began: Instant) -> Self {
+        Self::new(shared, began, Event::Failure, Some(Event::Cancelled))
+    }
+
+    /// Of the fallback of a call that began at `began`.
+    pub(super) fn of_fallback(shared: &'a Shared, began: Instant) -> Self {
+        Self::new(shared, began, Event::FallbackFailure, None)
+    }
+
+    fn new(shared: &'a Shared, began: Instant, panicked: Event, given_up: Option<Event>) -> Self {
+        Ending {
+            shared,
+            began,
+            panicked,
+            given_up,
+            over: false,
+        }
+    }
+
+    pub(super) fn end(mut self, event: Event) {
+        self.over = true;
+        self.write(event);
+    }
+
+    fn write(&self, event: Event) {
+        let now = Instant::now();
+        let elapsed = now.saturating_duration_since(self.began);
+        let (name, record) = (&*self.shared.name, &self.shared.record);
+        record.tally.add(event, now.into_std());
+        if event.has_run() {
+            record.latency.executed(now.into_std(), elapsed);
+        }
+        record.meters.happened(event, elapsed);
+        #[cfg(feature = "tracing")]
+        if event != Event::Success {
+            tracing::debug!(command = name, event = event.name(), ?elapsed, "command");
+        }
+        let Some(hook) = &record.hook else {
+            return;
+        };
+        let told = CommandEvent {
+            command: name,
+            event,
+            elapsed,
+        };
+        // Contained, since this may run while another panic unwinds.
+        if catch_unwind(AssertUnwindSafe(|| hook(&told))).is_err() {
+            record.hook_panics.fetch_add(1, Ordering::Relaxed);
+            #[cfg(feature = "tracing")]
+            tracing::error!(command = name, event = event.name(), "hook panicked");
+        }
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        if std::thread::panicking() {
+            self.write(self.panicked);
+        } else if let Some(event) = self.given_up {
+            self.write(event);
+        }
+    }
+}
