@@ -75,9 +75,10 @@ use sustainable::Sustainable;
 ///   first sample is the average.
 /// - The average in flight keeps the weight 0.9 over 10 ms, so that short bursts are let in.
 ///
-/// Of several priorities the lowest are shed first: a request may not use the places that requests
-/// of higher priorities need, which is what asked in the last second, shed or not, × best mean
-/// latency. Requests of one priority are not held to more than the formula says.
+/// Of several priorities the lowest are shed first: requests of a priority and those below it may
+/// have what the formula says without the places that higher priorities need, which is what these
+/// asked for in the last second, shed or not, × best mean latency. Requests of one priority alone are
+/// held to the formula.
 ///
 /// # Trade-offs
 ///
@@ -119,9 +120,9 @@ pub struct Shed {
     pub priority: Priority,
     /// The smoothed processor usage in thousandths.
     pub cpu: f64,
-    /// Requests in flight.
+    /// Requests in flight of this priority and lower ones.
     pub in_flight: u64,
-    /// How many there may be for a request of this priority to be let in.
+    /// How many of these are sustainable beside what higher priorities need.
     pub max_in_flight: f64,
 }
 
@@ -129,6 +130,7 @@ pub struct Shed {
 #[must_use = "a promise that is dropped counts as a failed request"]
 pub struct Promise {
     shedder: Shedder,
+    priority: Priority,
     started_nanos: u64,
     /// Known once it has ended well.
     latency_nanos: Option<u64>,
@@ -215,9 +217,10 @@ impl Shedder {
             inner.count_shed(priority);
             return Err(shed);
         }
-        inner.flight.begin();
+        inner.flight.begin(priority);
         Ok(Promise {
             shedder: self.clone(),
+            priority,
             started_nanos: nanos,
             latency_nanos: None,
         })
@@ -266,8 +269,8 @@ impl Shedder {
         ShedderStats {
             cpu: inner.heat.cpu(),
             is_hot: inner.heat.is_hot(nanos),
-            in_flight: inner.flight.now(),
-            average_in_flight: inner.flight.average(),
+            in_flight: inner.flight.all(),
+            average_in_flight: inner.flight.average_up_to(Priority::Critical),
             max_in_flight: inner.max_in_flight(now, nanos),
             passed: inner.flight.passed(),
             failed: inner.flight.failed(),
@@ -300,7 +303,9 @@ impl Drop for Promise {
             let nanos = self.started_nanos.saturating_add(latency);
             inner.sustainable.passed(nanos, latency);
         }
-        inner.flight.end(self.latency_nanos.is_some());
+        inner
+            .flight
+            .end(self.priority, self.latency_nanos.is_some());
         #[cfg(feature = "metrics")]
         match self.latency_nanos {
             Some(latency) => inner.meters.passed(latency),
@@ -315,11 +320,11 @@ impl Inner {
             return false;
         };
         #[cfg(feature = "metrics")]
-        self.meters.sampled(sample.cpu, self.flight.now());
+        self.meters.sampled(sample.cpu, self.flight.all());
         #[cfg(feature = "tracing")]
         match sample.turned {
             Some(true) => {
-                let (cpu, in_flight) = (sample.cpu, self.flight.now());
+                let (cpu, in_flight) = (sample.cpu, self.flight.all());
                 tracing::warn!(shedder = %self.name, cpu, in_flight, "processors are too busy");
             }
             Some(false) => {
@@ -337,15 +342,19 @@ impl Inner {
 
     /// What a request of this priority would be too much of.
     fn excess(&self, now: Instant, nanos: u64, priority: Priority) -> Option<Shed> {
-        let in_flight = self.flight.now();
         let reserved = self.sustainable.reserved(now, nanos, priority);
-        let max_in_flight = (self.max_in_flight(now, nanos) - reserved).max(0.0);
-        let is_excess = in_flight as f64 > max_in_flight && self.flight.average() > max_in_flight;
+        let room = self.max_in_flight(now, nanos) - reserved;
+        let in_flight = self.flight.up_to(priority);
+        let is_excess = match room > 0.0 {
+            true => in_flight as f64 > room && self.flight.average_up_to(priority) > room,
+            // All of it is for others, who are not there yet or just gone.
+            false => self.flight.all() > 0,
+        };
         is_excess.then(|| Shed {
             priority,
             cpu: self.heat.cpu(),
             in_flight,
-            max_in_flight,
+            max_in_flight: room.max(0.0),
         })
     }
 

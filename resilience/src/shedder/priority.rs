@@ -27,10 +27,6 @@ impl Priority {
     pub(super) const COUNT: usize = 4;
 
     /// Every priority, from the lowest up.
-    #[cfg_attr(
-        not(feature = "metrics"),
-        expect(dead_code, reason = "labels of meters only")
-    )]
     pub(super) const ALL: [Priority; Self::COUNT] = [
         Priority::Low,
         Priority::Normal,
