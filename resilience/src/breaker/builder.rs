@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use wheelhouse_collection::Probability;
@@ -51,11 +51,11 @@ pub struct BreakerBuilder {
 }
 
 impl BreakerBuilder {
-    fn with(settings: Settings, trips: Vec<Trip>) -> Self {
+    fn with(preset: &LazyLock<Arc<Settings>>, trips: Vec<Trip>) -> Self {
         BreakerBuilder {
             name: None,
             clock: None,
-            settings: Arc::new(settings),
+            settings: Arc::clone(preset),
             trips,
             preset: true,
             seed: None,
@@ -67,31 +67,15 @@ impl BreakerBuilder {
     /// The default breaker.
     pub(super) fn new() -> Self {
         let trips = vec![Cusum::new().into(), ErrorRate::above(0.5).into()];
-        Self::with(Settings::new(), trips)
+        Self::with(&DEFAULT, trips)
     }
 
     pub(super) fn error_rate() -> Self {
-        let settings = Settings {
-            cool_down: nanos(Duration::from_secs(5)),
-            jitter: 0.0,
-            probe_interval: nanos(Duration::from_millis(200)),
-            closing: Closing::successes(2),
-            ramp: 0,
-            ..Settings::new()
-        };
-        Self::with(settings, vec![ErrorRate::above(0.5).into()])
+        Self::with(&ERROR_RATE, vec![ErrorRate::above(0.5).into()])
     }
 
     pub(super) fn consecutive() -> Self {
-        let settings = Settings {
-            cool_down: nanos(Duration::from_secs(60)),
-            jitter: 0.0,
-            probe_interval: 0,
-            lease: nanos(Duration::from_secs(60)),
-            ramp: 0,
-            ..Settings::new()
-        };
-        Self::with(settings, vec![Consecutive::failures(6).into()])
+        Self::with(&CONSECUTIVE, vec![Consecutive::failures(6).into()])
     }
 
     fn set_up(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -315,6 +299,31 @@ impl BreakerBuilder {
         Ok(Breaker::of(core))
     }
 }
+
+/// Breakers that change nothing of a preset share its settings.
+static DEFAULT: LazyLock<Arc<Settings>> = LazyLock::new(|| Arc::new(Settings::new()));
+
+static ERROR_RATE: LazyLock<Arc<Settings>> = LazyLock::new(|| {
+    Arc::new(Settings {
+        cool_down: nanos(Duration::from_secs(5)),
+        jitter: 0.0,
+        probe_interval: nanos(Duration::from_millis(200)),
+        closing: Closing::successes(2),
+        ramp: 0,
+        ..Settings::new()
+    })
+});
+
+static CONSECUTIVE: LazyLock<Arc<Settings>> = LazyLock::new(|| {
+    Arc::new(Settings {
+        cool_down: nanos(Duration::from_secs(60)),
+        jitter: 0.0,
+        probe_interval: 0,
+        lease: nanos(Duration::from_secs(60)),
+        ramp: 0,
+        ..Settings::new()
+    })
+});
 
 const OPTIONS: &str = "cool_down, growth, max_cool_down, jitter, stable_after, max_probes, \
     probe_interval, lease, ramp, slow_after, max_in_flight and closing_successes";

@@ -113,7 +113,7 @@ impl Core {
     ) -> Result<Arc<Self>, BuildError> {
         let tally = Tally::new(trips, &clock)?;
         let listeners = OnceLock::new();
-        if !hooks.is_empty() || cfg!(any(feature = "tracing", feature = "metrics")) {
+        if !hooks.is_empty() {
             let _ = listeners.set(Box::new(Listeners::new(hooks)));
         }
         let plain = matches!(admission, Admission::Circuit)
@@ -202,6 +202,19 @@ impl Core {
             self.tally.rejected();
         }
         admitted
+    }
+
+    /// The rejection of every call at present, if there is one: it is open, and not half-open yet.
+    #[cfg(feature = "tower")]
+    pub(super) fn rejects_all(&self) -> Option<Rejected> {
+        match self.load().mode() {
+            Mode::ForcedOpen => Some(Rejected::new(Reason::ForcedOpen)),
+            Mode::Open => match self.until().saturating_sub(self.clock.nanos()) {
+                0 => None,
+                left => Some(Rejected::after(Reason::Open, left)),
+            },
+            _ => None,
+        }
     }
 
     /// Any mode in which calls may go unless there are too many.
@@ -415,6 +428,14 @@ impl Core {
 
     pub(super) fn listeners(&self) -> Option<&Listeners> {
         self.listeners.get().map(|listeners| &**listeners)
+    }
+
+    /// Those who are told of a transition that is being made: traces and metrics always are.
+    pub(super) fn audience(&self) -> Option<&Listeners> {
+        match cfg!(any(feature = "tracing", feature = "metrics")) {
+            true => Some(self.listeners.get_or_init(Box::default)),
+            false => self.listeners(),
+        }
     }
 
     pub(super) fn subscribe(&self) -> Events {

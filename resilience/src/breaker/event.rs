@@ -191,6 +191,7 @@ impl Listeners {
     }
 
     fn tell(&self, transition: &Transition) {
+        super::meters::transition(transition);
         for hook in &self.hooks {
             let call = AssertUnwindSafe(|| (hook.0)(transition));
             if catch_unwind(call).is_err() {

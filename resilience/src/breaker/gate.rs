@@ -271,7 +271,7 @@ impl Core {
         // Release: pairs with the Acquire in `load`, and publishes `until` and the reset.
         self.word.store(new.0, Ordering::Release);
         gate.sequence += 1;
-        if let Some(listeners) = self.listeners() {
+        if let Some(listeners) = self.audience() {
             listeners.put(Transition {
                 name: self.shared_name(),
                 from: old.mode().state(),

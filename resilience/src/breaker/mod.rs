@@ -6,6 +6,9 @@ mod closing;
 pub(crate) mod core;
 mod event;
 mod gate;
+#[cfg(all(test, wheelhouse_loom))]
+mod loom_tests;
+mod meters;
 mod permit;
 pub(crate) mod settings;
 mod stats;
@@ -185,6 +188,17 @@ impl Breaker {
         &self.core
     }
 
+    /// Whether anybody else has a handle on it, a permit included.
+    pub(crate) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.core) > 1
+    }
+
+    /// Why it rejects every call at present, if it does. Counts nothing.
+    #[cfg(feature = "tower")]
+    pub(crate) fn rejects_all(&self) -> Option<Rejected> {
+        self.core.rejects_all()
+    }
+
     /// What it is called.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -235,6 +249,22 @@ impl Breaker {
     #[must_use]
     pub fn stats(&self) -> BreakerStats {
         self.core.stats()
+    }
+
+    /// Brings its counters in the `metrics` facade up to date: the calls by how they ended, and the
+    /// rejections. Calls do not write there themselves; this is for whoever scrapes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// # #[cfg(feature = "metrics")] {
+    /// let breaker = wheelhouse_resilience::Breaker::builder().build()?;
+    /// breaker.publish_metrics();
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn publish_metrics(&self) {
+        meters::calls(self.name(), &self.stats());
     }
 
     /// Its transitions from now on.

@@ -18,9 +18,8 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The successes in a lane's word: bits 0 to 47. After 2⁴⁸ of them they begin anew.
 pub(crate) const SUCCESSES: u64 = (1 << EVIDENCE_FROM) - 1;
+/// The evidence is in bits 48 to 63.
 const EVIDENCE_FROM: u32 = 48;
-/// How many bits the evidence has: 48 to 63.
-pub(crate) const EVIDENCE: u32 = 64 - EVIDENCE_FROM;
 
 /// What a group of threads has counted: seven words, which with one of a window fill a line.
 ///
@@ -184,10 +183,8 @@ impl Tally {
                         None => groups.push((rate.window, vec![*rate])),
                     }
                 }
-                Kind::Evidence(evidence) => {
-                    evidence.check()?;
-                    weights.push(*evidence);
-                }
+                Kind::Consecutive(policy) => weights.push(policy.weights()?),
+                Kind::Cusum(policy) => weights.push(policy.weights()?),
                 Kind::User(name, make) => more.policies.push(Policy {
                     policy: (make.0)(),
                     name: name(),
@@ -281,7 +278,7 @@ impl Tally {
                 evidence.renew(&self.carrier, clock.nanos());
             }
             if evidence.failed(&self.carrier, place, lane) {
-                tripped = Some(evidence.weights.name);
+                tripped = Some(evidence.weights.name());
             }
         } else {
             lane.failures.fetch_add(1, Ordering::Relaxed);
@@ -356,6 +353,9 @@ impl Tally {
             Carrier::Errors(window) => window.clear(),
             Carrier::All(window) => window.clear(),
         }
+        if let Some(rates) = &self.rates {
+            rates.reset();
+        }
         if let Some(evidence) = &self.evidence {
             evidence.reset(&self.carrier);
         }
@@ -428,7 +428,7 @@ impl More {
                 evidence.renew(lanes, clock.nanos());
             }
             if evidence.failed(lanes, place, lane) {
-                tripped = tripped.or(Some(evidence.weights.name));
+                tripped = tripped.or(Some(evidence.weights.name()));
             }
         }
         if !self.policies.is_empty() {
@@ -443,11 +443,13 @@ impl More {
     }
 
     fn reset(&self) {
-        for (window, _) in &self.counts {
+        for (window, rates) in &self.counts {
             window.clear();
+            rates.reset();
         }
-        for (window, _) in &self.windows {
+        for (window, rates) in &self.windows {
             window.clear();
+            rates.reset();
         }
         for (lanes, evidence) in &self.evidence {
             evidence.reset(lanes);

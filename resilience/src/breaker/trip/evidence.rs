@@ -33,8 +33,7 @@
 
 use std::time::Duration;
 
-use crate::BuildError;
-use crate::breaker::tally::{Carrier, EVIDENCE, Lane, SUCCESSES};
+use crate::breaker::tally::{Carrier, Lane, SUCCESSES};
 use crate::clock::{NEVER, nanos};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -52,74 +51,38 @@ pub(crate) struct Weights {
     trip: u16,
     /// A lane weighs when it has this much of its own.
     look: u16,
+    /// Of [`Consecutive`](super::Consecutive), or [`NEVER`].
     pub(crate) interval: u64,
-    /// The arguments that are refused when a breaker is built.
-    refused: Option<Refused>,
-    pub(crate) name: &'static str,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Refused {
-    Failures(u32),
-    Interval,
-    Rates(f64, f64),
-    Threshold(f64),
 }
 
 impl Weights {
-    pub(crate) fn consecutive(failures: u32, interval: Option<Duration>) -> Self {
-        let trip = u16::try_from(failures).unwrap_or(0);
-        let refused = match interval {
-            _ if trip == 0 => Some(Refused::Failures(failures)),
-            Some(Duration::ZERO) => Some(Refused::Interval),
-            _ => None,
-        };
+    pub(super) fn consecutive(failures: u16, interval: Option<Duration>) -> Self {
         Weights {
             up: 1,
-            down: trip,
-            trip,
-            look: trip.div_ceil(PLACES as u16),
+            down: failures,
+            trip: failures,
+            look: failures.div_ceil(PLACES as u16),
             interval: interval.map_or(NEVER, nanos),
-            refused,
-            name: "consecutive failures",
         }
     }
 
-    pub(crate) fn cusum(normal: f64, bad: f64, threshold: f64) -> Self {
-        let rates = 0.0 < normal && normal < bad && bad < 1.0;
-        let refused = match threshold > 0.0 && threshold.is_finite() {
-            _ if !rates => Some(Refused::Rates(normal, bad)),
-            false => Some(Refused::Threshold(threshold)),
-            true => None,
-        };
+    pub(super) fn cusum(normal: f64, bad: f64, threshold: f64) -> Self {
         let units = |evidence: f64| (evidence / threshold * UNITS).round().clamp(1.0, UNITS) as u16;
         let up = units((bad / normal).ln());
         Weights {
             up,
             down: units(((1.0 - normal) / (1.0 - bad)).ln()),
             trip: UNITS as u16,
-            look: (UNITS as u16 / PLACES as u16)
-                .min(up.saturating_mul(3))
-                .max(1),
+            look: (UNITS as u16 / PLACES as u16).min(up.saturating_mul(3)),
             interval: NEVER,
-            refused,
-            name: "cusum",
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), BuildError> {
-        let (argument, value, allowed) = match self.refused {
-            None => return Ok(()),
-            Some(Refused::Failures(value)) => ("failures", value.to_string(), "1 to 65535"),
-            Some(Refused::Interval) => ("interval", "0ns".to_owned(), "1ns and more, or none"),
-            Some(Refused::Rates(normal, bad)) => (
-                "rates",
-                format!("{normal} and {bad}"),
-                "more than 0, growing, less than 1",
-            ),
-            Some(Refused::Threshold(value)) => ("threshold", value.to_string(), "more than 0"),
-        };
-        Err(BuildError::new(argument, value, allowed))
+    pub(crate) fn name(&self) -> &'static str {
+        match self.down < self.trip {
+            true => "cusum",
+            false => "consecutive failures",
+        }
     }
 
     /// The evidence after a failure that `successes` came before.
@@ -237,6 +200,5 @@ fn count(carrier: &Carrier) -> Watch {
         watch.successes[place] = lane.word() & SUCCESSES;
         place += 1;
     });
-    debug_assert!(EVIDENCE >= 16);
     watch
 }

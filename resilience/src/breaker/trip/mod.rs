@@ -23,7 +23,8 @@ pub struct Trip {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Rate(Rate),
-    Evidence(Weights),
+    Consecutive(Consecutive),
+    Cusum(Cusum),
     User(fn() -> &'static str, MakePolicy),
 }
 
@@ -304,10 +305,23 @@ impl Consecutive {
     }
 }
 
+impl Consecutive {
+    pub(crate) fn weights(&self) -> Result<Weights, BuildError> {
+        let Some(failures) = u16::try_from(self.failures).ok().filter(|&n| n > 0) else {
+            let value = self.failures.to_string();
+            return Err(BuildError::new("failures", value, "1 to 65535"));
+        };
+        if self.interval == Some(Duration::ZERO) {
+            return Err(BuildError::new("interval", "0ns", "1ns and more, or none"));
+        }
+        Ok(Weights::consecutive(failures, self.interval))
+    }
+}
+
 impl From<Consecutive> for Trip {
     fn from(policy: Consecutive) -> Self {
         Trip {
-            kind: Kind::Evidence(Weights::consecutive(policy.failures, policy.interval)),
+            kind: Kind::Consecutive(policy),
         }
     }
 }
@@ -383,6 +397,29 @@ impl Cusum {
     }
 }
 
+impl Cusum {
+    pub(crate) fn weights(&self) -> Result<Weights, BuildError> {
+        let Cusum {
+            normal,
+            bad,
+            threshold,
+        } = *self;
+        if !(0.0 < normal && normal < bad && bad < 1.0) {
+            let value = format!("{normal} and {bad}");
+            return Err(BuildError::new(
+                "rates",
+                value,
+                "more than 0, growing, less than 1",
+            ));
+        }
+        if !(threshold > 0.0 && threshold.is_finite()) {
+            let value = threshold.to_string();
+            return Err(BuildError::new("threshold", value, "more than 0"));
+        }
+        Ok(Weights::cusum(normal, bad, threshold))
+    }
+}
+
 impl Default for Cusum {
     fn default() -> Self {
         Self::new()
@@ -392,7 +429,7 @@ impl Default for Cusum {
 impl From<Cusum> for Trip {
     fn from(policy: Cusum) -> Self {
         Trip {
-            kind: Kind::Evidence(Weights::cusum(policy.normal, policy.bad, policy.threshold)),
+            kind: Kind::Cusum(policy),
         }
     }
 }

@@ -45,6 +45,12 @@ impl Rates {
         }
     }
 
+    /// The window is empty.
+    pub(crate) fn reset(&self) {
+        // Relaxed: as in `look`.
+        self.step.store(1, Ordering::Relaxed);
+    }
+
     /// Whether a stripe that has made `marks`, `by` of them just now, is to look.
     #[inline]
     pub(crate) fn is_due(&self, marks: u64, by: u64) -> bool {
