@@ -10,9 +10,9 @@ use clap_complete::Shell;
 
 use crate::{failure::Failure, load::LoadArgs, sim::Sim};
 
-/// A timing wheel on the command line: replay a program of timers on a virtual
-/// clock, or load a live wheel or scheduler with a million tasks and see how late
-/// they fire.
+/// A timing wheel and its company on the command line: replay a program of timers
+/// on a virtual clock, load a live wheel or scheduler with a million tasks and see
+/// how late they fire, or try a circuit breaker against an outage.
 ///
 /// Exit codes: 0 done, 1 the system refused something or `load` found early or
 /// lost tasks, 2 bad usage or bad input (also a --plot that cannot be written).
@@ -50,7 +50,8 @@ pub(crate) fn parse() -> Result<Option<Verb>, Failure> {
             Ok(None)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Usage(
-            "a verb is missing: sim wheel, sim cron, load or completions (see --help)".to_owned(),
+            "a verb is missing: sim wheel, sim cron, sim breaker, load or completions (see --help)"
+                .to_owned(),
         )),
         _ => Err(Failure::Usage(one_line(&error))),
     }

@@ -63,6 +63,29 @@ fn help_names_every_option_with_its_unit_and_default() {
             load.stdout
         );
     }
+    let breaker = wheelhouse(&["sim", "breaker", "--help"], b"");
+    assert_eq!((breaker.code, breaker.stderr.as_str()), (Some(0), ""));
+    for text in [
+        "--policy <NAME>",
+        "--compare <A,B,C>",
+        "--set <KEY=VALUE>",
+        "--scenario <FILE|NAME>",
+        "--rps <N>",
+        "[default: 1000]",
+        "--seed <S>",
+        "--plot <FILE.svg>",
+        "model-failsafe-rs, model-recloser",
+        "outage-after-1h",
+        "[default: \"5ms\"]",
+        "bad_before_trip, time_to_trip_ms",
+        "peak_in_flight_at_heal",
+    ] {
+        assert!(
+            breaker.stdout.contains(text),
+            "{text} is not in:\n{}",
+            breaker.stdout
+        );
+    }
     let all = wheelhouse(&["--help"], b"");
     assert_eq!(all.code, Some(0));
     for verb in [
@@ -103,11 +126,11 @@ fn usage_errors_are_one_line_and_exit_code_2() {
     for (args, message) in [
         (
             &[][..],
-            "a verb is missing: sim wheel, sim cron, load or completions (see --help)",
+            "a verb is missing: sim wheel, sim cron, sim breaker, load or completions (see --help)",
         ),
         (
             &["sim"],
-            "a verb is missing: sim wheel, sim cron, load or completions (see --help)",
+            "a verb is missing: sim wheel, sim cron, sim breaker, load or completions (see --help)",
         ),
         (
             &["laod"],

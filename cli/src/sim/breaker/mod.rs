@@ -10,6 +10,7 @@ mod rate;
 mod scenario;
 mod series;
 mod settings;
+mod shipped;
 mod tally;
 
 use std::{
@@ -35,10 +36,14 @@ use crate::{args::whole, failure::Failure, plot::PlotFile};
 /// The calls, and which of them the backend would answer well, are drawn from the seed, the same
 /// for every policy. Policies:
 ///
+///   default             the default breaker: evidence in the order of the calls, or an error rate
+///   error-rate          the three-state breaker of an error rate
+///   consecutive         the breaker of consecutive failures
+///   throttle-sre, throttle-go-zero-2022, throttle-go-zero, adaptive
+///                       the throttle in its modes
 ///   model-go-zero, model-gobreaker, model-hystrix, model-resilience4j, model-polly,
 ///   model-failsafe-rs, model-recloser
-///                         models of other libraries' breakers, with their own algorithms and
-///                         defaults
+///                       models of other libraries' breakers, with their own algorithms and defaults
 ///
 /// Scenarios:
 ///

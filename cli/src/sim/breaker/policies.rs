@@ -2,6 +2,8 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use wheelhouse_resilience::ThrottleMode;
+
 use super::{
     engine,
     models::{
@@ -16,6 +18,7 @@ use super::{
     scenario::Scenario,
     series::Series,
     settings::Settings,
+    shipped::Shipped,
     tally::Figures,
 };
 
@@ -25,7 +28,14 @@ const MOST_CALLS: u64 = 1_000_000;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 
 /// The names, ours first.
-pub(super) const NAMES: [&str; 7] = [
+pub(super) const NAMES: [&str; 14] = [
+    "default",
+    "error-rate",
+    "consecutive",
+    "throttle-sre",
+    "throttle-go-zero-2022",
+    "throttle-go-zero",
+    "adaptive",
     "model-go-zero",
     "model-gobreaker",
     "model-hystrix",
@@ -38,6 +48,7 @@ pub(super) const NAMES: [&str; 7] = [
 /// A policy that was built.
 #[derive(Debug)]
 pub(super) enum Chosen {
+    Shipped(Shipped),
     GoZero(GoZero),
     Gobreaker(Gobreaker),
     Hystrix(Hystrix),
@@ -55,7 +66,15 @@ impl Chosen {
     /// Names what is unknown or out of range.
     pub(super) fn build(name: &str, set: &mut Settings, seed: u64) -> Result<Self, String> {
         set.begin();
+        let throttle = |mode, set: &mut Settings| Shipped::throttle(mode, set, seed);
         match name {
+            "default" => Shipped::standard(set, seed).map(Self::Shipped),
+            "error-rate" => Shipped::error_rate(set, seed).map(Self::Shipped),
+            "consecutive" => Shipped::consecutive(set, seed).map(Self::Shipped),
+            "throttle-sre" => throttle(ThrottleMode::Sre, set).map(Self::Shipped),
+            "throttle-go-zero-2022" => throttle(ThrottleMode::GoZero2022, set).map(Self::Shipped),
+            "throttle-go-zero" => throttle(ThrottleMode::GoZero, set).map(Self::Shipped),
+            "adaptive" => throttle(ThrottleMode::Adaptive, set).map(Self::Shipped),
             "model-go-zero" => go_zero(set).map(|set| Self::GoZero(GoZero::new(set, seed))),
             "model-gobreaker" => gobreaker(set).map(|set| Self::Gobreaker(Gobreaker::new(set))),
             "model-hystrix" => hystrix(set).map(|set| Self::Hystrix(Hystrix::new(set))),
@@ -82,6 +101,7 @@ impl Chosen {
         series: Option<&mut Series>,
     ) -> Figures {
         match self {
+            Self::Shipped(policy) => engine::run(policy.seat(), scenario, seed, series),
             Self::GoZero(policy) => engine::run(policy, scenario, seed, series),
             Self::Gobreaker(policy) => engine::run(policy, scenario, seed, series),
             Self::Hystrix(policy) => engine::run(policy, scenario, seed, series),

@@ -218,35 +218,36 @@ impl Rate {
     }
 }
 
-/// Requests over the window: five slices, of which the one in progress is kept apart.
+/// Requests over the window, in five slices; each begins with the first request after the last one
+/// has had its time.
 #[derive(Debug)]
 struct Requests {
     slice_ms: u64,
-    current: i64,
-    slices: [i64; 4],
-    index: usize,
+    slices: [i64; SLICES],
+    current: usize,
     began: u64,
 }
+
+const SLICES: usize = 5;
 
 impl Requests {
     fn new(window_ms: u64) -> Self {
         Self {
-            slice_ms: (window_ms / 5).max(1),
+            slice_ms: (window_ms / SLICES as u64).max(1),
+            slices: [0; SLICES],
             current: 0,
-            slices: [0; 4],
-            index: 0,
             began: 0,
         }
     }
 
     fn add(&mut self, now: u64) {
         self.expire(now);
-        self.current += 1;
+        self.slices[self.current] += 1;
     }
 
     fn sum(&mut self, now: u64) -> i64 {
         self.expire(now);
-        self.current + self.slices.iter().sum::<i64>()
+        self.slices.iter().sum()
     }
 
     fn expire(&mut self, now: u64) {
@@ -254,23 +255,15 @@ impl Requests {
         if passed == 0 {
             return;
         }
-        self.slices[self.index] = self.current;
-        self.current = 0;
-        self.index = (self.index + 1) % 4;
-        // The slices that nothing came to.
-        let skipped = (passed - 1).min(4) as usize;
-        if skipped > 0 {
-            let cleared = skipped.min(4 - self.index);
-            self.slices[self.index..self.index + cleared].fill(0);
-            self.slices[..skipped - cleared].fill(0);
-            self.index = (self.index + skipped) % 4;
+        for _ in 0..passed.min(1 + SLICES as u64) {
+            self.current = (self.current + 1) % SLICES;
+            self.slices[self.current] = 0;
         }
         self.began = now;
     }
 
     fn reset(&mut self, now: u64) {
-        self.slices = [0; 4];
-        self.current = 0;
+        self.slices = [0; SLICES];
         self.began = now;
     }
 }
