@@ -9,9 +9,12 @@ pub mod command;
 mod cpu;
 mod error;
 pub mod limit;
+mod registry;
 mod shedder;
 mod sync;
 mod throttle;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use breaker::{
     Breaker, BreakerBuilder, BreakerStats, CallError, Cause, Closing, Consecutive, Cusum, Decision,
@@ -25,8 +28,7 @@ pub use command::Command;
 pub use cpu::{CpuMeter, CpuSource};
 pub use error::BuildError;
 pub use limit::AdaptiveLimit;
-pub use shedder::{
-    Priority, Promise, Sampler, Shed, Shedder, ShedderBuilder, ShedderStats,
-};
+pub use registry::{Recipe, Registry, RegistryBuilder, RegistryStats};
+pub use shedder::{Priority, Promise, Sampler, Shed, Shedder, ShedderBuilder, ShedderStats};
 pub use throttle::{ThrottleBuilder, ThrottleMode};
 pub use wheelhouse_collection::Outcome;

@@ -374,12 +374,12 @@ impl Core {
         self.leave_place();
         if ticket.is_leased() {
             self.return_lease(ticket);
-        } else if let Admission::Throttle(throttle) = &self.admission {
-            if self.load().generation() == ticket.word.generation() {
-                let ticket = throttle::Ticket::unpack(ticket.throttled);
-                let now = || self.clock.nanos();
-                throttle.settle(self.tally.place(), &ticket, throttle::Ending::Ignored, now);
-            }
+        } else if let Admission::Throttle(throttle) = &self.admission
+            && self.load().generation() == ticket.word.generation()
+        {
+            let ticket = throttle::Ticket::unpack(ticket.throttled);
+            let now = || self.clock.nanos();
+            throttle.settle(self.tally.place(), &ticket, throttle::Ending::Ignored, now);
         }
     }
 
@@ -391,6 +391,21 @@ impl Core {
         match word.mode() {
             Mode::Open if by_now() => State::HalfOpen,
             mode => mode.state(),
+        }
+    }
+
+    pub(super) fn rejection_probability(&self) -> f64 {
+        let word = self.load();
+        match (&self.admission, word.mode(), self.state()) {
+            (Admission::Throttle(throttle), Mode::Closed, _) => {
+                throttle.probability(self.clock.nanos())
+            }
+            (_, _, State::Open | State::ForcedOpen) => 1.0,
+            (_, Mode::Ramp, _) => {
+                let left = self.until().saturating_sub(self.clock.nanos());
+                0.75 * left as f64 / self.settings.ramp.max(1) as f64
+            }
+            _ => 0.0,
         }
     }
 

@@ -245,6 +245,26 @@ impl Breaker {
         self.core.state()
     }
 
+    /// The probability with which the next call is rejected, probes left out: of a throttle what its
+    /// rule says at present, otherwise that of its state.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Breaker;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::throttle().build()?;
+    /// assert_eq!(breaker.rejection_probability(), 0.0);
+    /// for _ in 0..30 {
+    ///     breaker.try_acquire().unwrap().failure();
+    /// }
+    /// assert_eq!(breaker.rejection_probability(), 1.0);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn rejection_probability(&self) -> f64 {
+        self.core.rejection_probability()
+    }
+
     /// Its figures.
     #[must_use]
     pub fn stats(&self) -> BreakerStats {

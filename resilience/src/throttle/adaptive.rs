@@ -57,7 +57,7 @@ use super::book::Book;
 use super::gate::{Gate, Mode};
 use super::lanes::{Lane, Lanes};
 use super::probes::Probes;
-use super::{Decision, Ending, Settings, Ticket, Totals};
+use super::{Decision, Ending, Settings, Ticket};
 
 /// The most that the ratio rejects, so that it goes on learning.
 const MOST: f64 = 0.9;
@@ -77,7 +77,7 @@ const FIRST_PROBE: u64 = 10;
 const RAMP_STEP_NANOS: u64 = 100_000_000;
 
 #[derive(Debug)]
-pub(super) struct Adaptive {
+pub(crate) struct Adaptive {
     lanes: Lanes,
     gate: Gate,
     /// The end of the present bucket.
@@ -121,7 +121,7 @@ impl Adaptive {
         if !gate.admits_all() {
             return self.admit_some(lane, now());
         }
-        if lane.start() % LOOK_EVERY == 0 {
+        if lane.start().is_multiple_of(LOOK_EVERY) {
             self.look(now());
         }
         (Decision::Admit, gate.epoch())
@@ -355,16 +355,6 @@ impl Adaptive {
             Mode::GivenUp => 1.0,
             Mode::Ramp => 1.0 - self.ramp_share(now).min(1.0) * (1.0 - gate.rejected()),
         }
-    }
-
-    pub(super) fn totals(&self) -> Totals {
-        self.lanes.totals()
-    }
-
-    /// Successes and failures in the window.
-    pub(super) fn window(&self, now: u64) -> (u64, u64) {
-        self.look(now);
-        self.book.lock().window(&self.lanes.totals())
     }
 
     /// Forgets the past, and admits all. Calls under way are stale.

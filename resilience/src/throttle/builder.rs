@@ -1,5 +1,6 @@
 //! [`ThrottleBuilder`] and [`ThrottleMode`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Breaker, BuildError};
@@ -68,7 +69,7 @@ pub enum ThrottleMode {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ThrottleBuilder {
-    pub(crate) name: String,
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) time: crate::clock::TimeSource,
     mode: ThrottleMode,
     window: Duration,
@@ -82,7 +83,7 @@ pub struct ThrottleBuilder {
 impl ThrottleBuilder {
     pub(crate) fn new() -> Self {
         ThrottleBuilder {
-            name: String::new(),
+            name: None,
             time: crate::clock::TimeSource::system(),
             mode: ThrottleMode::default(),
             window: Duration::from_secs(10),
@@ -129,9 +130,9 @@ impl ThrottleBuilder {
         self
     }
 
-    /// What it is called in events, metrics and errors; empty by default.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+    /// What it is called in events and metrics; `breaker` by default.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -154,11 +155,7 @@ impl ThrottleBuilder {
     /// [`BuildError`] when a setting is out of range.
     pub fn build(&self) -> Result<Breaker, BuildError> {
         let throttle = Throttle::new(&self.settings()?, self.time.start());
-        Breaker::throttled(
-            (!self.name.is_empty()).then(|| self.name.as_str().into()),
-            self.time.clone(),
-            Box::new(throttle),
-        )
+        Breaker::throttled(self.name.clone(), self.time.clone(), Box::new(throttle))
     }
 
     pub(crate) fn settings(&self) -> Result<Settings, BuildError> {

@@ -66,7 +66,7 @@ impl Bucket for Finished {
 }
 
 #[derive(Debug)]
-pub(super) struct GoZero {
+pub(crate) struct GoZero {
     finished: RollingWindow<Finished>,
     slack: Slack,
     random: Probability,

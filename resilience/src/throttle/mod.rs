@@ -49,10 +49,6 @@ pub(crate) struct Settings {
 
 /// One of the modes.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per breaker, behind its Arc already"
-)]
 pub(crate) enum Throttle {
     Sre(Sre),
     GoZero2022(GoZero2022),

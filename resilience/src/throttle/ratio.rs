@@ -40,7 +40,7 @@ impl Bucket for Demand {
 
 /// The client-side throttle of the book: requests are counted when they are made, rejected ones too.
 #[derive(Debug)]
-pub(super) struct Sre {
+pub(crate) struct Sre {
     demand: RollingWindow<Demand>,
     slack: Slack,
     random: Probability,
@@ -104,7 +104,7 @@ impl Sre {
 
 /// go-zero's breaker as its article of 2022 has it: only calls that finished are counted.
 #[derive(Debug)]
-pub(super) struct GoZero2022 {
+pub(crate) struct GoZero2022 {
     finished: RollingWindow<ErrorCount>,
     slack: Slack,
     random: Probability,

@@ -1,0 +1,442 @@
+//! [`Registry`]: breakers by name, made when they are first asked for.
+//!
+//! # Ground rules
+//!
+//! - A name that is known costs a lookup under the lock of one of the map's shards. Whoever asks for
+//!   an unknown one builds its breaker first, and then enters it under the lock `entering`, so that
+//!   the bound holds and of several who build one the first wins.
+//! - Breakers that leave are dropped outside all locks, since their hooks are the user's.
+//! - A breaker that somebody else has a handle on (a call in flight, say) is in use and not idle. The
+//!   count of handles is looked at under the lock of its shard, which a handle is taken under too: so
+//!   nobody gets one between the look and the removal.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+// Plain ones: nothing here is a hand-shake of its own.
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use parking_lot::Mutex;
+use wheelhouse_wheel::Clock;
+
+use crate::clock::{TimeSource, nanos};
+use crate::{Breaker, BreakerBuilder, BreakerStats, BuildError, State, ThrottleBuilder};
+
+/// Named breakers, made on demand and at most so many.
+///
+/// Clones share the breakers. A breaker that nobody has asked for or used for a while is forgotten
+/// when others come, and made anew, closed, when it is asked for again. When the registry is full, the
+/// one unused for longest leaves, those that are closed and not in use first.
+///
+/// ```
+/// use wheelhouse_resilience::{Breaker, Registry};
+///
+/// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+/// let registry = Registry::builder()
+///     .configure("payments", Breaker::consecutive())
+///     .exempt("health")
+///     .build()?;
+///
+/// registry.get("payments").force_open();
+/// assert!(registry.get("payments").try_acquire().is_err());
+/// assert!(registry.get("search").try_acquire().is_ok());
+/// assert_eq!(registry.len(), 2);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    shared: Arc<Shared>,
+}
+
+/// Settings of a [`Registry`], from [`Registry::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it builds"]
+pub struct RegistryBuilder {
+    default: Recipe,
+    recipes: HashMap<Arc<str>, Recipe>,
+    exempt: Vec<Arc<str>>,
+    max_names: usize,
+    idle: Duration,
+    time: TimeSource,
+}
+
+/// What the breakers of a name are built from: a [`BreakerBuilder`] or a [`ThrottleBuilder`], whose
+/// own name does not count.
+#[derive(Debug, Clone)]
+pub struct Recipe(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Circuit(Box<BreakerBuilder>),
+    Throttle(Box<ThrottleBuilder>),
+}
+
+/// What a [`Registry`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RegistryStats {
+    /// Names at present.
+    pub names: usize,
+    /// Breakers made since the beginning.
+    pub made: u64,
+    /// Those that left because they were idle.
+    pub idle: u64,
+    /// Those that left because others needed their place.
+    pub displaced: u64,
+}
+
+struct Shared {
+    breakers: DashMap<Arc<str>, Entry>,
+    exempt: HashMap<Arc<str>, Breaker>,
+    default: Recipe,
+    recipes: HashMap<Arc<str>, Recipe>,
+    max_names: usize,
+    /// Nanoseconds, as all times here.
+    idle: u64,
+    time: TimeSource,
+    entering: Mutex<Entering>,
+}
+
+struct Entry {
+    breaker: Breaker,
+    used: AtomicU64,
+}
+
+/// Only who enters or removes names has it.
+#[derive(Default)]
+struct Entering {
+    next_sweep: u64,
+    made: u64,
+    idle: u64,
+    displaced: u64,
+}
+
+impl Registry {
+    /// Settings: the [default breaker](Breaker::builder) for all, 1 024 names, idle after 10 minutes.
+    pub fn builder() -> RegistryBuilder {
+        RegistryBuilder {
+            default: Breaker::builder().into(),
+            recipes: HashMap::new(),
+            exempt: Vec::new(),
+            max_names: 1024,
+            idle: Duration::from_secs(600),
+            time: TimeSource::system(),
+        }
+    }
+
+    /// The breaker of this name, made if there is none.
+    ///
+    /// Costs a lookup under a short lock; a name that is new costs a breaker, and now and then a look
+    /// at all names.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().build()?;
+    /// registry.get("search").try_acquire().unwrap().success();
+    /// assert_eq!(registry.get("search").stats().successes, 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn get(&self, name: &str) -> Breaker {
+        let shared = &*self.shared;
+        if let Some(breaker) = shared.exempt.get(name) {
+            return breaker.clone();
+        }
+        let now = shared.time.nanos();
+        match shared.known(name, now) {
+            Some(breaker) => breaker,
+            None => shared.enter(name, now),
+        }
+    }
+
+    /// The breaker of this name, if there is one. Does not count as use.
+    #[must_use]
+    pub fn peek(&self, name: &str) -> Option<Breaker> {
+        let shared = &*self.shared;
+        shared
+            .exempt
+            .get(name)
+            .cloned()
+            .or_else(|| Some(shared.breakers.get(name)?.breaker.clone()))
+    }
+
+    /// Forgets this name, and returns whether it was known. Those who have its breaker keep it.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().build()?;
+    /// let _ = registry.get("search");
+    /// assert!(registry.remove("search"));
+    /// assert!(!registry.remove("search"));
+    /// # Ok(()) }
+    /// ```
+    pub fn remove(&self, name: &str) -> bool {
+        self.shared.breakers.remove(name).is_some()
+    }
+
+    /// Forgets what is idle, and returns how many that were. Happens by itself when names come.
+    pub fn evict_idle(&self) -> usize {
+        let shared = &*self.shared;
+        let mut entering = shared.entering.lock();
+        let gone = shared.sweep(&mut entering, shared.time.nanos());
+        drop(entering);
+        gone.len()
+    }
+
+    /// The names and figures of all breakers, in no order. Takes the lock of each shard in turn.
+    #[must_use]
+    pub fn all(&self) -> Vec<(Arc<str>, BreakerStats)> {
+        let breakers: Vec<(Arc<str>, Breaker)> = self
+            .shared
+            .breakers
+            .iter()
+            .map(|entry| (entry.key().clone(), entry.breaker.clone()))
+            .collect();
+        // Outside the locks: figures take locks of their own.
+        breakers
+            .into_iter()
+            .map(|(name, breaker)| (name, breaker.stats()))
+            .collect()
+    }
+
+    /// How many names there are, without those that are exempt.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.breakers.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.breakers.is_empty()
+    }
+
+    /// Its figures.
+    #[must_use]
+    pub fn stats(&self) -> RegistryStats {
+        let entering = self.shared.entering.lock();
+        RegistryStats {
+            names: self.shared.breakers.len(),
+            made: entering.made,
+            idle: entering.idle,
+            displaced: entering.displaced,
+        }
+    }
+}
+
+impl RegistryBuilder {
+    /// What breakers of names without settings of their own are built from.
+    pub fn default_breaker(mut self, recipe: impl Into<Recipe>) -> Self {
+        self.default = recipe.into();
+        self
+    }
+
+    /// What the breaker of this name is built from.
+    pub fn configure(mut self, name: impl Into<Arc<str>>, recipe: impl Into<Recipe>) -> Self {
+        self.recipes.insert(name.into(), recipe.into());
+        self
+    }
+
+    /// Gives this name a breaker that lets everything through and counts nothing.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Registry, State};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().exempt("health").build()?;
+    /// assert_eq!(registry.get("health").state(), State::Disabled);
+    /// # Ok(()) }
+    /// ```
+    pub fn exempt(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.exempt.push(name.into());
+        self
+    }
+
+    /// How many names there are at most, from 1; 1 024 by default. Exempt ones do not count.
+    pub fn max_names(mut self, names: usize) -> Self {
+        self.max_names = names;
+        self
+    }
+
+    /// How long a breaker that is not used is kept: any time, 10 minutes by default.
+    pub fn idle(mut self, idle: Duration) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Where idleness is measured, the system's monotonic clock by default. The breakers have the
+    /// clocks of their own settings.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.time = TimeSource::of(clock);
+        self
+    }
+
+    /// The registry, without any breaker.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when a setting is out of range, those of the breakers included.
+    pub fn build(self) -> Result<Registry, BuildError> {
+        if self.max_names == 0 {
+            return Err(BuildError::new("max_names", "0", "1 and more"));
+        }
+        self.default.build("default".into())?;
+        for (name, recipe) in &self.recipes {
+            recipe.build(name.clone())?;
+        }
+        let exempt = self.exempt.into_iter().map(|name| {
+            let breaker = Breaker::consecutive().name(Arc::clone(&name)).build()?;
+            breaker.disable();
+            Ok((name, breaker))
+        });
+        Ok(Registry {
+            shared: Arc::new(Shared {
+                breakers: DashMap::new(),
+                exempt: exempt.collect::<Result<_, BuildError>>()?,
+                default: self.default,
+                recipes: self.recipes,
+                max_names: self.max_names,
+                idle: nanos(self.idle),
+                time: self.time,
+                entering: Mutex::default(),
+            }),
+        })
+    }
+}
+
+impl Recipe {
+    fn build(&self, name: Arc<str>) -> Result<Breaker, BuildError> {
+        match &self.0 {
+            Kind::Circuit(builder) => builder.as_ref().clone().name(name).build(),
+            Kind::Throttle(builder) => builder.as_ref().clone().name(name).build(),
+        }
+    }
+}
+
+impl From<BreakerBuilder> for Recipe {
+    fn from(builder: BreakerBuilder) -> Self {
+        Recipe(Kind::Circuit(Box::new(builder)))
+    }
+}
+
+impl From<ThrottleBuilder> for Recipe {
+    fn from(builder: ThrottleBuilder) -> Self {
+        Recipe(Kind::Throttle(Box::new(builder)))
+    }
+}
+
+impl Shared {
+    fn known(&self, name: &str, now: u64) -> Option<Breaker> {
+        let entry = self.breakers.get(name)?;
+        // Relaxed, here and below: a time that decides about nothing but eviction.
+        let used = entry.used.load(Ordering::Relaxed);
+        // Seldom: threads that share a name would write to the same line with each call.
+        if now.saturating_sub(used) > self.idle / 64 {
+            entry.used.store(now, Ordering::Relaxed);
+        }
+        Some(entry.breaker.clone())
+    }
+
+    #[cold]
+    fn enter(&self, name: &str, now: u64) -> Breaker {
+        let recipe = self.recipes.get(name).unwrap_or(&self.default);
+        let key: Arc<str> = name.into();
+        let breaker = recipe
+            .build(key.clone())
+            .expect("the same settings have been built with the registry");
+        let mut entering = self.entering.lock();
+        if let Some(known) = self.known(name, now) {
+            drop(entering);
+            return known;
+        }
+        let mut gone = Vec::new();
+        if now >= entering.next_sweep || self.breakers.len() >= self.max_names {
+            gone = self.sweep(&mut entering, now);
+        }
+        if self.breakers.len() >= self.max_names {
+            gone.extend(self.displace(&mut entering));
+        }
+        entering.made += 1;
+        let entry = Entry {
+            breaker: breaker.clone(),
+            used: AtomicU64::new(now),
+        };
+        self.breakers.insert(key, entry);
+        drop(entering);
+        drop(gone);
+        breaker
+    }
+
+    /// Takes out what is idle.
+    fn sweep(&self, entering: &mut Entering, now: u64) -> Vec<Entry> {
+        entering.next_sweep = now.saturating_add(self.idle / 8);
+        let is_idle = |entry: &Entry| {
+            let used = entry.used.load(Ordering::Relaxed);
+            now.saturating_sub(used) >= self.idle && !entry.breaker.is_held()
+        };
+        let idle: Vec<Arc<str>> = self
+            .breakers
+            .iter()
+            .filter(|entry| is_idle(entry))
+            .map(|entry| entry.key().clone())
+            .collect();
+        let gone: Vec<Entry> = idle
+            .iter()
+            .filter_map(|name| self.breakers.remove_if(name, |_, entry| is_idle(entry)))
+            .map(|(_, entry)| entry)
+            .collect();
+        entering.idle += gone.len() as u64;
+        gone
+    }
+
+    /// Takes out the one that is missed least, and with it some that are neither open nor in use: that
+    /// saves looking again soon.
+    fn displace(&self, entering: &mut Entering) -> Vec<Entry> {
+        let mut all: Vec<Candidate> = self
+            .breakers
+            .iter()
+            .map(|entry| Candidate {
+                is_held: entry.breaker.is_held(),
+                is_open: entry.breaker.state() != State::Closed,
+                used: entry.used.load(Ordering::Relaxed),
+                name: entry.key().clone(),
+            })
+            .collect();
+        all.sort_unstable();
+        let spare = all.iter().skip(1).take(self.max_names / 64);
+        let spare = spare.take_while(|candidate| !candidate.is_held && !candidate.is_open);
+        let gone: Vec<Entry> = all
+            .iter()
+            .take(1)
+            .chain(spare)
+            .filter_map(|candidate| self.breakers.remove(&candidate.name))
+            .map(|(_, entry)| entry)
+            .collect();
+        entering.displaced += gone.len() as u64;
+        gone
+    }
+}
+
+/// In the order in which they leave.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    is_held: bool,
+    is_open: bool,
+    used: u64,
+    name: Arc<str>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("stats", &self.stats())
+            .field("max_names", &self.shared.max_names)
+            .finish_non_exhaustive()
+    }
+}
