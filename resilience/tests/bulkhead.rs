@@ -110,15 +110,16 @@ fn r56_without_a_queue_the_second_is_refused_at_once() {
     assert!(bulkhead.try_acquire_owned().is_err());
     // Being full is over with the first call.
     drop(first);
-    assert!(poll(pin!(bulkhead.acquire())).is_ready_and(Result::is_ok));
+    assert!(poll(pin!(bulkhead.acquire())).ready_with(Result::is_ok));
 }
 
-trait ReadyAnd<T> {
-    fn is_ready_and(self, check: impl FnOnce(&T) -> bool) -> bool;
+trait ReadyWith<T> {
+    /// Whether it is ready, with what `check` finds right.
+    fn ready_with(self, check: impl FnOnce(&T) -> bool) -> bool;
 }
 
-impl<T> ReadyAnd<T> for Poll<T> {
-    fn is_ready_and(self, check: impl FnOnce(&T) -> bool) -> bool {
+impl<T> ReadyWith<T> for Poll<T> {
+    fn ready_with(self, check: impl FnOnce(&T) -> bool) -> bool {
         matches!(self, Poll::Ready(value) if check(&value))
     }
 }
@@ -136,7 +137,7 @@ fn r58_a_completed_future_holds_no_permit() {
     let mut refused = Box::pin(bulkhead.acquire_owned());
     bulkhead.resize(0);
     let held = queue_up(&bulkhead);
-    assert!(poll(refused.as_mut()).is_ready_and(Result::is_err));
+    assert!(poll(refused.as_mut()).ready_with(Result::is_err));
     drop(held);
     bulkhead.resize(1);
     // All of them are still there.
@@ -157,12 +158,12 @@ fn permits_go_round_in_order_of_arrival() {
         Poll::Ready(Err(WaitError::Full(Full { queue: 3, .. })))
     ));
     for first in 0..3 {
-        held.remove(0);
+        drop(held.remove(0));
         let permits: Vec<_> = waiting.iter_mut().map(granted).collect();
         let who = permits.iter().position(Option::is_some);
         assert_eq!(who, Some(0), "round {first}");
         held.extend(permits.into_iter().flatten());
-        waiting.remove(0);
+        drop(waiting.remove(0));
     }
     assert_eq!(bulkhead.stats().waited, 3);
 }

@@ -44,6 +44,12 @@ async fn open(command: &Command) {
     assert_eq!(state(command), State::Open);
 }
 
+/// A fallback that takes a while.
+async fn slowly<E>(time: Duration) -> Result<(), E> {
+    sleep(time).await;
+    Ok(())
+}
+
 /// Which of the events of all calls so far happened how often.
 fn happened(command: &Command) -> Vec<(&'static str, u64)> {
     let totals = command.stats().totals;
@@ -456,9 +462,7 @@ async fn none_switches_a_part_off() {
                     sleep(SECOND * 3600).await;
                     Err::<(), _>("refused")
                 };
-                command
-                    .run_or(work, |_| async { Ok::<_, Infallible>(sleep(SECOND).await) })
-                    .await
+                command.run_or(work, |_| slowly::<Infallible>(SECOND)).await
             })
         })
         .collect();
@@ -648,7 +652,7 @@ async fn hooks_may_use_the_command_and_may_panic() {
         sleep(SECOND / 2).await;
         Err::<(), _>("refused")
     };
-    let fallback = |_: &_| async { Ok::<_, ()>(sleep(SECOND / 2).await) };
+    let fallback = |_: &_| slowly::<()>(SECOND / 2);
     assert_eq!(command.run_or(work, fallback).await, Ok(()));
     let expected = [(Event::Failure, Some(1)), (Event::FallbackSuccess, Some(1))];
     let log = std::mem::take(&mut *log.lock().unwrap());
@@ -671,7 +675,7 @@ async fn latencies_are_those_of_the_run_and_of_the_whole() {
             sleep(SECOND / 10).await;
             Err::<(), _>("refused")
         };
-        let fallback = |_: &_| async { Ok::<_, ()>(sleep(SECOND / 5).await) };
+        let fallback = |_: &_| slowly::<()>(SECOND / 5);
         command.run_or(work, fallback).await.unwrap();
     }
     let stats = command.stats();

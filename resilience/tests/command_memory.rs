@@ -1,4 +1,5 @@
-//! R13: commands leave nothing behind. Alone in its file, since it counts all that is allocated.
+//! What commands take and leave behind. One test alone in its file, since it counts all that is
+//! allocated.
 #![cfg(feature = "tokio")]
 
 use std::alloc::System;
@@ -36,6 +37,27 @@ fn left(region: &Region<'_, System>) -> isize {
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
+fn calls_allocate_nothing(runtime: &tokio::runtime::Runtime) {
+    let command = Command::builder("test").build().unwrap();
+    let calls = async |count| {
+        for _ in 0..count {
+            let _ = command.run(async { Ok::<_, ()>(()) }).await;
+            let waits = async {
+                tokio::task::yield_now().await;
+                Ok::<_, ()>(())
+            };
+            let _ = command.run(waits).await;
+        }
+    };
+    runtime.block_on(async {
+        calls(10).await;
+        let region = Region::new(ALLOCATOR);
+        calls(1000).await;
+        let change = region.change();
+        assert_eq!((change.allocations, change.reallocations), (0, 0));
+    });
+}
+
 #[test]
 fn r13_ten_thousand_commands_leave_nothing_behind() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -51,4 +73,6 @@ fn r13_ten_thousand_commands_leave_nothing_behind() {
     assert_eq!(runtime.metrics().num_alive_tasks(), 0);
     let left = left(&region);
     assert!(left.abs() < 4096, "{left} bytes are left");
+
+    calls_allocate_nothing(&runtime);
 }

@@ -156,7 +156,7 @@ fn whatever_the_limiter_says_the_limit_is_within_bounds() {
         .max(9)
         .build()
         .unwrap();
-    let mut next = || {
+    let next = || {
         limit.try_acquire().unwrap().success();
         limit.limit()
     };

@@ -374,6 +374,10 @@ impl BulkheadBuilder {
 struct Shared {
     gate: Gate,
     queue: usize,
+    #[cfg_attr(
+        all(wheelhouse_loom, not(feature = "tokio")),
+        expect(dead_code, reason = "models have no time")
+    )]
     max_wait: Option<Duration>,
     name: Option<Box<str>>,
     totals: Totals,
@@ -428,6 +432,7 @@ impl Shared {
         Full { permits, queue }
     }
 
+    #[cfg(any(feature = "tokio", not(wheelhouse_loom)))]
     #[cold]
     fn timed_out(&self, limit: Duration) -> WaitError {
         self.totals.timed_out.fetch_add(1, Ordering::Relaxed);

@@ -91,16 +91,17 @@ impl<T, E> Future for Blocking<T, E> {
 impl<T, E> Drop for Blocking<T, E> {
     fn drop(&mut self) {
         let State { word, abandoned } = &*self.state;
-        // Relaxed throughout this file: the result travels by the handle, and the word decides only
-        // who counts what.
+        // Release: publishes the count below to the end that takes it off again, with the Acquire of
+        // its swap. Relaxed on failure, and everywhere else on the word: the result travels by the
+        // handle.
         let exchange = |from, to| {
-            word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            word.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed)
                 .is_ok()
         };
         if exchange(WAITING, OVER) {
             return;
         }
-        // Before the exchange, so that the end that sees it has something to take off.
+        // Before the exchange, so that there is something to take off.
         abandoned.running.fetch_add(1, Ordering::Relaxed);
         if exchange(RUNNING, ABANDONED) {
             abandoned.total.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +124,8 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         drop(self.place.take());
-        if self.state.word.swap(OVER, Ordering::Relaxed) == ABANDONED {
+        // Acquire: see above.
+        if self.state.word.swap(OVER, Ordering::Acquire) == ABANDONED {
             self.state.abandoned.running.fetch_sub(1, Ordering::Relaxed);
         }
     }

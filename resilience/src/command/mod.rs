@@ -40,6 +40,9 @@
 //! really ends, and counts as [abandoned](CommandStats::abandoned): a dependency that hangs fills the
 //! bulkhead, and later calls are rejected instead of taking more threads.
 //!
+//! It differs from hystrix-go where that counts what was not called: rejections and short circuits are
+//! neither errors nor part of the volume. The rate is looked at when a call fails.
+//!
 //! The time is tokio's, so that tests can pause it. A command starts no task and no thread of its own.
 
 mod blocking;
@@ -111,7 +114,10 @@ impl Command {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let command = Command::builder("search").build()?;
-    /// let slow = async { Ok::<_, std::io::Error>(sleep(Duration::from_millis(500)).await) };
+    /// let slow = async {
+    ///     sleep(Duration::from_millis(500)).await;
+    ///     Ok::<_, std::io::Error>("found")
+    /// };
     /// let deadline = Instant::now() + Duration::from_millis(100);
     /// let result = command.call().deadline(deadline).run(slow).await;
     /// assert!(matches!(result, Err(CommandError::DeadlineExceeded)));

@@ -383,3 +383,57 @@ impl Shared {
         }
     }
 }
+
+#[cfg(all(test, wheelhouse_loom))]
+mod loom_tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use loom::thread;
+
+    use super::{AdaptiveLimit, Limiter, Sample};
+
+    /// Counts its runs, and those that are told of a drop.
+    #[derive(Clone, Default)]
+    struct Counts(Arc<(AtomicU32, AtomicU32)>);
+
+    impl Limiter for Counts {
+        fn update(&mut self, limit: f64, sample: &Sample) -> f64 {
+            thread::yield_now();
+            self.0.0.fetch_add(1, Relaxed);
+            self.0.1.fetch_add(u32::from(sample.dropped), Relaxed);
+            limit - 1.0
+        }
+    }
+
+    /// L3: a sample that comes while the limiter runs is shown to it afterwards, by somebody, and the
+    /// limit follows each run. Fails when `learn` does not look again after a run.
+    #[test]
+    fn no_sample_is_left_behind() {
+        loom::model(|| {
+            let counts = Counts::default();
+            let limit = AdaptiveLimit::builder(counts.clone()).initial(10).build();
+            let limit = limit.expect("the arguments are in range");
+            let others = limit.clone();
+            let drops = |limit: &AdaptiveLimit| limit.try_acquire().map(|permit| permit.dropped());
+            let other = thread::spawn(move || drops(&others).is_ok());
+            assert!(drops(&limit).is_ok());
+            assert!(other.join().expect("no panic"));
+            let (runs, dropped) = (counts.0.0.load(Relaxed), counts.0.1.load(Relaxed));
+            assert!(
+                runs == dropped && (1..=2).contains(&runs),
+                "{runs} {dropped}"
+            );
+            assert_eq!(limit.limit(), 10 - runs as usize);
+            assert_eq!(
+                limit
+                    .shared
+                    .learning
+                    .lock()
+                    .gathered
+                    .take_ripe(limit.shared.clock.now()),
+                None
+            );
+        });
+    }
+}
