@@ -282,17 +282,13 @@ impl BreakerBuilder {
             (None, Some(timers)) => timers.time_source(),
             (None, None) => TimeSource::system(),
         };
-        let random = match self.seed {
-            Some(seed) => Probability::seeded(seed),
-            None => Probability::new(),
-        };
         let core = Core::new(
             self.name.clone(),
             clock,
             self.settings.clone(),
             &self.trips,
             Admission::Circuit,
-            random,
+            self.seed.map(Probability::seeded),
             self.hooks.clone(),
             self.timers.clone(),
         )?;

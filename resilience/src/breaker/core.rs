@@ -57,13 +57,18 @@ pub(crate) struct Core {
     pub(super) admission: Admission,
     pub(super) tally: Tally,
     pub(super) settings: Arc<Settings>,
-    pub(super) random: Probability,
     in_flight: AtomicU32,
     pub(super) gate: Mutex<Gate>,
     stale: AtomicU64,
-    name: Option<Arc<str>>,
     listeners: OnceLock<Box<Listeners>>,
-    pub(super) armed: Option<Box<Armed>>,
+    extras: Option<Box<Extras>>,
+}
+
+/// What a breaker without a name, a seed and timers does not have.
+pub(super) struct Extras {
+    pub(super) name: Option<Arc<str>>,
+    pub(super) random: Option<Probability>,
+    pub(super) armed: Option<Armed>,
 }
 
 /// What a call that was let through keeps until it ends.
@@ -107,7 +112,7 @@ impl Core {
         settings: Arc<Settings>,
         trips: &[Trip],
         admission: Admission,
-        random: Probability,
+        random: Option<Probability>,
         hooks: Vec<Hook>,
         timers: Option<Timers>,
     ) -> Result<Arc<Self>, BuildError> {
@@ -127,24 +132,46 @@ impl Core {
             admission,
             tally,
             settings,
-            random,
             in_flight: AtomicU32::new(0),
             gate: Mutex::new(Gate::default()),
             stale: AtomicU64::new(0),
-            name,
             listeners,
-            armed: timers.map(|timers| Box::new(Armed::new(timers, weak.clone()))),
+            extras: (name.is_some() || random.is_some() || timers.is_some()).then(|| {
+                Box::new(Extras {
+                    name,
+                    random,
+                    armed: timers.map(|timers| Armed::new(timers, weak.clone())),
+                })
+            }),
         }))
     }
 
     pub(super) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or("breaker")
+        let name = self
+            .extras
+            .as_ref()
+            .and_then(|extras| extras.name.as_deref());
+        name.unwrap_or("breaker")
     }
 
     pub(super) fn shared_name(&self) -> Arc<str> {
-        match &self.name {
-            Some(name) => name.clone(),
-            None => Arc::from("breaker"),
+        let name = self.extras.as_ref().and_then(|extras| extras.name.clone());
+        name.unwrap_or_else(|| Arc::from("breaker"))
+    }
+
+    pub(super) fn armed(&self) -> Option<&Armed> {
+        self.extras.as_ref()?.armed.as_ref()
+    }
+
+    /// From 0 to 1.
+    pub(super) fn random(&self) -> f64 {
+        let seeded = self
+            .extras
+            .as_ref()
+            .and_then(|extras| extras.random.as_ref());
+        match seeded {
+            Some(random) => random.next_f64(),
+            None => Probability::new().next_f64(),
         }
     }
 
@@ -237,7 +264,7 @@ impl Core {
             return self.admit_closed(closed, true);
         }
         let done = 1.0 - left as f64 / self.settings.ramp as f64;
-        match self.random.roll(0.25 + 0.75 * done) {
+        match self.random() < 0.25 + 0.75 * done {
             true => self.admit_closed(word, true),
             false => Err(Rejected::after(Reason::Ramp, left)),
         }
@@ -413,10 +440,7 @@ impl Core {
         let totals = self.tally.totals();
         let window = self.tally.window_at(self.clock.nanos());
         let state = self.state();
-        let (probes, transitions) = {
-            let gate = self.gate.lock();
-            (gate.probes_started, gate.sequence)
-        };
+        let probes = self.gate.lock().probes_started;
         BreakerStats {
             state,
             successes: totals.successes,
@@ -432,7 +456,7 @@ impl Core {
                 .max_in_flight
                 .map(|_| self.in_flight.load(Ordering::Relaxed)),
             probes,
-            transitions,
+            transitions: self.load().generation(),
             hook_panics: self
                 .listeners
                 .get()

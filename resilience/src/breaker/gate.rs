@@ -19,8 +19,8 @@ use crate::sync::{MutexGuard, Ordering};
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    leases: Vec<Lease>,
-    probes: Probes,
+    /// `None` until the breaker is half-open for the first time.
+    half_open: Option<Box<HalfOpen>>,
     /// When the next probe may start.
     next_probe: u64,
     /// Since the breaker was built; the number of the next lease.
@@ -28,8 +28,12 @@ pub(super) struct Gate {
     /// Openings without a stable time between.
     level: u32,
     closed_at: u64,
-    /// Of the latest transition.
-    pub(super) sequence: u64,
+}
+
+#[derive(Debug, Default)]
+struct HalfOpen {
+    leases: Vec<Lease>,
+    probes: Probes,
 }
 
 #[derive(Debug)]
@@ -52,16 +56,22 @@ impl Gate {
     }
 
     fn next_expiry(&self) -> u64 {
-        let expiries = self.leases.iter().map(|lease| lease.expires);
-        expiries.min().unwrap_or(NEVER)
+        let leases = self
+            .half_open
+            .iter()
+            .flat_map(|half_open| &half_open.leases);
+        leases.map(|lease| lease.expires).min().unwrap_or(NEVER)
     }
 
-    fn take(&mut self, number: u64) -> Option<Lease> {
-        let at = self
-            .leases
-            .iter()
-            .position(|lease| lease.number == number)?;
-        Some(self.leases.swap_remove(at))
+    /// Takes a lease out of the list.
+    fn take(&mut self, which: impl Fn(&Lease) -> bool) -> Option<Lease> {
+        let leases = &mut self.half_open.as_mut()?.leases;
+        let at = leases.iter().position(which)?;
+        Some(leases.swap_remove(at))
+    }
+
+    fn half_open(&mut self) -> &mut HalfOpen {
+        self.half_open.get_or_insert_default()
     }
 }
 
@@ -101,8 +111,7 @@ impl Core {
         if self.load().mode() != Mode::HalfOpen {
             return;
         }
-        while let Some(at) = gate.leases.iter().position(|lease| now >= lease.expires) {
-            let lease = gate.leases.swap_remove(at);
+        while let Some(lease) = gate.take(|lease| now >= lease.expires) {
             let verdict = self.settings.expired;
             if verdict == Verdict::Ignored {
                 continue;
@@ -124,13 +133,10 @@ impl Core {
 
     fn lease(&self, gate: &mut Locked<'_>, word: Word, now: u64) -> Result<Ticket, Rejected> {
         let settings = &self.settings;
-        let held = gate.leases.len() as u64;
-        let wanted = u64::from(
-            settings
-                .closing
-                .most()
-                .saturating_sub(gate.probes.settled()),
-        );
+        let half_open = gate.half_open();
+        let held = half_open.leases.len() as u64;
+        let settled = half_open.probes.settled();
+        let wanted = u64::from(settings.closing.most().saturating_sub(settled));
         if held >= u64::from(settings.max_probes).min(wanted.max(1)) {
             return Err(match gate.next_expiry() {
                 NEVER => Rejected::new(Reason::HalfOpenFull),
@@ -147,7 +153,7 @@ impl Core {
         let number = gate.probes_started;
         gate.probes_started += 1;
         gate.next_probe = now.saturating_add(settings.probe_interval);
-        gate.leases.push(Lease {
+        gate.half_open().leases.push(Lease {
             number,
             began: now,
             expires: now.saturating_add(settings.lease),
@@ -161,7 +167,7 @@ impl Core {
         let settled = {
             let mut gate = self.gate.lock();
             self.catch_up(&mut gate, now);
-            match gate.take(ticket.lease()) {
+            match gate.take(|lease| lease.number == ticket.lease()) {
                 None => None,
                 Some(lease) => {
                     if verdict == Verdict::Ignored {
@@ -183,7 +189,7 @@ impl Core {
     #[cold]
     pub(super) fn return_lease(&self, ticket: Ticket) {
         let mut gate = self.gate.lock();
-        if gate.take(ticket.lease()).is_some() {
+        if gate.take(|lease| lease.number == ticket.lease()).is_some() {
             gate.next_probe = 0;
         }
     }
@@ -191,8 +197,9 @@ impl Core {
     /// Takes a probe's verdict into account.
     fn judge(&self, gate: &mut Locked<'_>, verdict: Verdict, began: u64, now: u64) {
         let slow = self.is_slow_at(began, now);
-        gate.probes.count(verdict == Verdict::Failure, slow);
-        match self.settings.closing.decide(&gate.probes) {
+        let probes = &mut gate.half_open().probes;
+        probes.count(verdict == Verdict::Failure, slow);
+        match self.settings.closing.decide(probes) {
             Decision::Wait => {}
             Decision::Open => self.enter(gate, Mode::Open, Cause::ProbesFailed, now),
             Decision::Close => self.enter(gate, Mode::Ramp, Cause::ProbesSucceeded, now),
@@ -253,8 +260,10 @@ impl Core {
             Mode::Ramp => now.saturating_add(self.settings.ramp),
             _ => NEVER,
         };
-        gate.leases.clear();
-        gate.probes = Probes::default();
+        if let Some(half_open) = &mut gate.half_open {
+            half_open.leases.clear();
+            half_open.probes = Probes::default();
+        }
         if matches!(mode, Mode::Closed | Mode::Ramp | Mode::MetricsOnly) {
             gate.closed_at = now;
             self.tally.reset();
@@ -270,13 +279,12 @@ impl Core {
         let new = old.next(mode);
         // Release: pairs with the Acquire in `load`, and publishes `until` and the reset.
         self.word.store(new.0, Ordering::Release);
-        gate.sequence += 1;
         if let Some(listeners) = self.audience() {
             listeners.put(Transition {
                 name: self.shared_name(),
                 from: old.mode().state(),
                 to: mode.state(),
-                sequence: gate.sequence,
+                sequence: new.generation(),
                 at: self.clock.instant(now),
                 cause,
             });
@@ -287,12 +295,12 @@ impl Core {
     fn open(&self, gate: &mut Locked<'_>, old: Word, now: u64) -> u64 {
         let closed = old.mode() == Mode::Closed;
         let stable = now.saturating_sub(gate.closed_at) >= self.settings.stable_after;
-        let first = gate.sequence == 0;
+        let first = old.generation() == 0;
         gate.level = match closed && (stable || first) {
             true => 0,
             false => gate.level.saturating_add(1),
         };
-        let cool_down = self.settings.cool_down(gate.level, self.random.next_f64());
+        let cool_down = self.settings.cool_down(gate.level, self.random());
         now.saturating_add(cool_down).min(NEVER - 1)
     }
 
@@ -301,7 +309,7 @@ impl Core {
         if let Some(listeners) = self.listeners() {
             listeners.deliver();
         }
-        if let Some(armed) = &self.armed {
+        if let Some(armed) = self.armed() {
             armed.arm(self);
         }
     }

@@ -30,8 +30,6 @@ pub use verdict::{CallError, Reason, Rejected, Settled, Verdict};
 
 use std::sync::Arc;
 
-use wheelhouse_collection::Probability;
-
 use self::core::{Admission, Core};
 use self::settings::Settings;
 use self::word::Mode;
@@ -176,7 +174,7 @@ impl Breaker {
             Arc::new(Settings::new()),
             &[],
             Admission::Throttle(throttle),
-            Probability::new(),
+            None,
             Vec::new(),
             None,
         )?;

@@ -86,7 +86,7 @@ impl Settings {
         let growth = self.growth.powi(i32::try_from(level).unwrap_or(i32::MAX));
         // A product that is too great, or no number, is more than any cap.
         let grown = (self.cool_down as f64 * growth).min(self.max_cool_down as f64);
-        let base = if level == 0 || growth == 1.0 {
+        let base = if level == 0 || growth == 1.0 || self.cool_down == 0 {
             self.cool_down
         } else {
             grown as u64

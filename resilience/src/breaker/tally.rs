@@ -7,9 +7,11 @@
 //! - A success is counted by one addition to the lane, and one to each window. It never trips a policy
 //!   of ours: none of them can be exceeded by a success.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use wheelhouse_collection::{CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped};
+use wheelhouse_collection::{
+    Bucket, CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped,
+};
 
 use super::trip::{Evidence, Kind, Rate, Rates, Trip, TripPolicy, Weights, Window};
 use crate::BuildError;
@@ -99,6 +101,12 @@ impl Lane {
         self.word.load(Ordering::Relaxed)
     }
 
+    /// Failures and slow calls.
+    fn marks(&self) -> u64 {
+        let slow = self.slow.load(Ordering::Relaxed);
+        self.failures().wrapping_add(slow)
+    }
+
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
@@ -108,15 +116,44 @@ impl Lane {
 #[derive(Debug)]
 pub(crate) enum Carrier {
     Plain(Box<Striped<Lane>>),
+    Count(Box<Counted>),
     Errors(Box<RollingWindow<ErrorCount, Lane>>),
     All(Box<RollingWindow<Outcomes, Lane>>),
 }
 
+/// A window with lanes beside it: its own lines have no room for them.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    lanes: Striped<Lane>,
+    window: CountWindow,
+}
+
 impl Carrier {
+    fn new(rates: &[Rate], clock: &TimeSource) -> Result<Self, BuildError> {
+        let Some(first) = rates.first() else {
+            return Ok(Carrier::Plain(Box::new(Striped::new(Lane::new))));
+        };
+        match first.window {
+            Window::Count(size) => Ok(Carrier::Count(Box::new(Counted {
+                lanes: Striped::new(Lane::new),
+                window: count_window(size)?,
+            }))),
+            Window::Time { span, buckets } if rates.iter().any(|rate| rate.slow) => {
+                let window = time_window(clock, span, buckets, Lane::new)?;
+                Ok(Carrier::All(Box::new(window)))
+            }
+            Window::Time { span, buckets } => {
+                let window = time_window(clock, span, buckets, Lane::new)?;
+                Ok(Carrier::Errors(Box::new(window)))
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn lane(&self) -> (usize, &Lane) {
         match self {
             Carrier::Plain(lanes) => lanes.mine_at(),
+            Carrier::Count(counted) => counted.lanes.mine_at(),
             Carrier::Errors(window) => window.carried(),
             Carrier::All(window) => window.carried(),
         }
@@ -125,6 +162,7 @@ impl Carrier {
     pub(crate) fn each(&self, mut look: impl FnMut(&Lane)) {
         match self {
             Carrier::Plain(lanes) => lanes.iter().for_each(&mut look),
+            Carrier::Count(counted) => counted.lanes.iter().for_each(&mut look),
             Carrier::Errors(window) => window.all_carried().for_each(&mut look),
             Carrier::All(window) => window.all_carried().for_each(&mut look),
         }
@@ -191,35 +229,21 @@ impl Tally {
                 }),
             }
         }
-        let mut carrier = Carrier::Plain(Box::new(Striped::new(Lane::new)));
-        let mut carried = None;
+        // One over time first: its lines have room for the lanes.
+        let over_time = |(window, _): &(Window, _)| matches!(window, Window::Time { .. });
+        let carried = match groups.iter().position(over_time) {
+            Some(at) => groups.remove(at).1,
+            None if groups.is_empty() => Vec::new(),
+            None => groups.remove(0).1,
+        };
+        let carrier = Carrier::new(&carried, clock)?;
         for (window, rates) in groups {
-            let slow = rates.iter().any(|rate| rate.slow);
-            let rates = Rates::new(rates);
+            let rates = Rates::new(&rates[0], &rates[1..]);
             match window {
-                Window::Count(size) => {
-                    let window = CountWindow::new(size)
-                        .map_err(|_| BuildError::new("last", size.to_string(), "1 to 16777216"))?;
-                    more.counts.push((window, rates));
-                }
+                Window::Count(size) => more.counts.push((count_window(size)?, rates)),
                 Window::Time { span, buckets } => {
-                    let length = bucket_length(span, buckets)?;
-                    let start = clock.start();
-                    let refused =
-                        |_| BuildError::new("within", buckets.to_string(), "1 to 1048576");
-                    if carried.is_some() {
-                        let window = RollingWindow::starting_at(start, buckets, length);
-                        more.windows.push((window.map_err(refused)?, rates));
-                        continue;
-                    }
-                    carrier = if slow {
-                        let window = RollingWindow::carrying(start, buckets, length, Lane::new);
-                        Carrier::All(Box::new(window.map_err(refused)?))
-                    } else {
-                        let window = RollingWindow::carrying(start, buckets, length, Lane::new);
-                        Carrier::Errors(Box::new(window.map_err(refused)?))
-                    };
-                    carried = Some(rates);
+                    let window = time_window(clock, span, buckets, || ())?;
+                    more.windows.push((window, rates));
                 }
             }
         }
@@ -233,7 +257,9 @@ impl Tally {
             .collect();
         Ok(Tally {
             carrier,
-            rates: carried,
+            rates: carried
+                .split_first()
+                .map(|(first, others)| Rates::new(first, others)),
             evidence,
             more: (!more.is_empty()).then(|| Box::new(more)),
         })
@@ -251,6 +277,9 @@ impl Tally {
         self.carrier.lane().1.succeed();
         match &self.carrier {
             Carrier::Plain(_) => {}
+            Carrier::Count(counted) => {
+                counted.window.add(Outcome::Success);
+            }
             Carrier::Errors(window) => {
                 window.add_at_nanos(clock.nanos(), Outcome::Success);
             }
@@ -284,29 +313,48 @@ impl Tally {
             lane.failures.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(rates) = &self.rates {
-            let now = clock.nanos();
-            let by = u64::from(outcome.is_error()) + u64::from(outcome.is_slow());
-            let (marks, by) = match &self.carrier {
-                Carrier::Plain(_) => (0, 0),
-                Carrier::Errors(window) => (
-                    window.add_at_nanos(now, outcome).errors,
-                    u64::from(outcome.is_error()),
-                ),
-                Carrier::All(window) => {
-                    let share = window.add_at_nanos(now, outcome);
-                    (share.errors + share.slow, by)
-                }
-            };
-            if by > 0 && (marks <= by || rates.is_due(marks, by)) {
-                let exceeded = rates.look(&self.window_at(now));
-                tripped = tripped.or(exceeded.map(Rate::name));
-            }
+            let exceeded = self.mark_window(rates, outcome, lane, clock);
+            tripped = tripped.or(exceeded);
         }
         if let Some(more) = &self.more {
-            let marks = lane.failures() + lane.slow.load(Ordering::Relaxed);
+            let marks = lane.marks();
             tripped = tripped.or(more.record(outcome, clock, marks));
         }
         tripped
+    }
+
+    /// Counts a failure or a slow call in the carrier's window.
+    fn mark_window(
+        &self,
+        rates: &Rates,
+        outcome: Outcome,
+        lane: &Lane,
+        clock: &TimeSource,
+    ) -> Option<&'static str> {
+        let (error, slow) = (u64::from(outcome.is_error()), u64::from(outcome.is_slow()));
+        let (is_due, now) = match &self.carrier {
+            Carrier::Plain(_) => return None,
+            Carrier::Count(counted) => {
+                counted.window.add(outcome);
+                (rates.is_due(lane.marks(), error + slow), 0)
+            }
+            Carrier::Errors(window) => {
+                let now = clock.nanos();
+                let marks = window.add_at_nanos(now, outcome).errors;
+                let first = marks <= error;
+                (error > 0 && (first || rates.is_due(marks, error)), now)
+            }
+            Carrier::All(window) => {
+                let now = clock.nanos();
+                let share = window.add_at_nanos(now, outcome);
+                let (marks, by) = (share.errors + share.slow, error + slow);
+                (marks <= by || rates.is_due(marks, by), now)
+            }
+        };
+        match is_due {
+            true => rates.look(&self.window_at(now)),
+            false => None,
+        }
     }
 
     /// Counts a call that ended while not closed: for the figures only.
@@ -350,6 +398,7 @@ impl Tally {
     pub(crate) fn reset(&self) {
         match &self.carrier {
             Carrier::Plain(_) => {}
+            Carrier::Count(counted) => counted.window.clear(),
             Carrier::Errors(window) => window.clear(),
             Carrier::All(window) => window.clear(),
         }
@@ -366,14 +415,11 @@ impl Tally {
 
     /// What is in the first window.
     pub(crate) fn window_at(&self, now: u64) -> Outcomes {
-        match (&self.carrier, &self.more) {
-            (Carrier::Errors(window), _) => window.snapshot_at_nanos(now).into(),
-            (Carrier::All(window), _) => window.snapshot_at_nanos(now),
-            (Carrier::Plain(_), Some(more)) => match more.counts.first() {
-                Some((window, _)) => window.snapshot(),
-                None => Outcomes::default(),
-            },
-            (Carrier::Plain(_), None) => Outcomes::default(),
+        match &self.carrier {
+            Carrier::Plain(_) => Outcomes::default(),
+            Carrier::Count(counted) => counted.window.snapshot(),
+            Carrier::Errors(window) => window.snapshot_at_nanos(now).into(),
+            Carrier::All(window) => window.snapshot_at_nanos(now),
         }
     }
 
@@ -406,7 +452,7 @@ impl More {
         for (window, rates) in &self.counts {
             window.add(outcome);
             if by > 0 && rates.is_due(marks, by) {
-                tripped = tripped.or(rates.look(&window.snapshot()).map(Rate::name));
+                tripped = tripped.or(rates.look(&window.snapshot()));
             }
         }
         for (window, rates) in &self.windows {
@@ -415,7 +461,7 @@ impl More {
             let marks = share.errors + share.slow;
             if by > 0 && (marks <= by || rates.is_due(marks, by)) {
                 let exceeded = rates.look(&window.snapshot_at_nanos(now));
-                tripped = tripped.or(exceeded.map(Rate::name));
+                tripped = tripped.or(exceeded);
             }
         }
         for (lanes, evidence) in &self.evidence {
@@ -460,26 +506,22 @@ impl More {
     }
 }
 
-fn bucket_length(
-    span: std::time::Duration,
+fn count_window(size: usize) -> Result<CountWindow, BuildError> {
+    CountWindow::new(size).map_err(|_| BuildError::new("last", size.to_string(), "1 to 16777216"))
+}
+
+fn time_window<B: Bucket, S>(
+    clock: &TimeSource,
+    span: Duration,
     buckets: usize,
-) -> Result<std::time::Duration, BuildError> {
+    each: impl Fn() -> S,
+) -> Result<RollingWindow<B, S>, BuildError> {
+    let refused = |value: String, allowed| BuildError::new("within", value, allowed);
+    let few = || refused(buckets.to_string(), "1 to 1048576 buckets");
     let number = u32::try_from(buckets).ok().filter(|&number| number > 0);
-    let Some(number) = number else {
-        return Err(BuildError::new(
-            "within",
-            buckets.to_string(),
-            "1 to 1048576 buckets",
-        ));
-    };
-    let length = span / number;
+    let length = span / number.ok_or_else(few)?;
     if length.is_zero() {
-        let value = format!("{span:?}");
-        return Err(BuildError::new(
-            "within",
-            value,
-            "1ns and more for each bucket",
-        ));
+        return Err(refused(format!("{span:?}"), "1ns and more for each bucket"));
     }
-    Ok(length)
+    RollingWindow::carrying(clock.start(), buckets, length, each).map_err(|_| few())
 }

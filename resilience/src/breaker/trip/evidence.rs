@@ -103,14 +103,14 @@ pub(crate) struct Evidence {
     watch: Mutex<Watch>,
 }
 
-/// As of the last weighing.
-#[derive(Debug)]
+/// As of the last weighing. Of counters the low halves, which is enough to tell how far they moved.
+#[derive(Debug, Default)]
 struct Watch {
     evidence: u16,
     /// Whose it was; `None` when nobody has weighed since a reset.
     by: Option<u8>,
-    failures: u64,
-    successes: [u64; PLACES],
+    failures: u32,
+    successes: [u32; PLACES],
 }
 
 impl Evidence {
@@ -118,12 +118,7 @@ impl Evidence {
         Evidence {
             weights,
             epoch: AtomicU64::new(0),
-            watch: Mutex::new(Watch {
-                evidence: 0,
-                by: None,
-                failures: 0,
-                successes: [0; PLACES],
-            }),
+            watch: Mutex::new(Watch::default()),
         }
     }
 
@@ -141,11 +136,11 @@ impl Evidence {
         let mut successes = 0_u64;
         let mut others = false;
         for (at, (new, old)) in now.successes.iter().zip(&watch.successes).enumerate() {
-            let more = new.wrapping_sub(*old) & SUCCESSES;
-            successes = successes.saturating_add(more);
+            let more = new.wrapping_sub(*old);
+            successes += u64::from(more);
             others |= at != place && more > 0;
         }
-        let failures = now.failures.wrapping_sub(watch.failures);
+        let failures = u64::from(now.failures.wrapping_sub(watch.failures));
         let weights = &self.weights;
         let moved = u64::from(watch.evidence)
             .saturating_add(failures.saturating_mul(u64::from(weights.up)))
@@ -187,17 +182,12 @@ impl Evidence {
 
 /// What there is, as a new watch without evidence.
 fn count(carrier: &Carrier) -> Watch {
-    let mut watch = Watch {
-        evidence: 0,
-        by: None,
-        failures: 0,
-        successes: [0; PLACES],
-    };
+    let mut watch = Watch::default();
     let mut place = 0;
     carrier.each(|lane| {
         // First the failures: a success too many errs on the side of I1.
-        watch.failures = watch.failures.wrapping_add(lane.failures());
-        watch.successes[place] = lane.word() & SUCCESSES;
+        watch.failures = watch.failures.wrapping_add(lane.failures() as u32);
+        watch.successes[place] = (lane.word() & SUCCESSES) as u32;
         place += 1;
     });
     watch

@@ -29,18 +29,36 @@ pub(crate) enum Window {
 /// How many stripes a window has, at most.
 const STRIPES: u64 = 4;
 
+/// A share that is too large, of a window's calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    share: f64,
+    /// At least 1: without a call there is no rate.
+    minimum: u64,
+    slow: bool,
+    /// Whether the share itself is too large.
+    inclusive: bool,
+    /// Whether a call takes the place of another in the window.
+    takes_place: bool,
+}
+
 /// The rates that go by the same window.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    rates: Box<[Rate]>,
+    first: Limit,
+    /// Rarely any. Not in a slice of its own, which would take twice the room.
+    #[expect(clippy::box_collection, reason = "a word when there are none")]
+    others: Option<Box<Vec<Limit>>>,
     /// A power of two, see I1.
     step: AtomicU64,
 }
 
 impl Rates {
-    pub(crate) fn new(rates: Vec<Rate>) -> Self {
+    pub(crate) fn new(first: &Rate, others: &[Rate]) -> Self {
+        let others: Vec<Limit> = others.iter().map(Limit::of).collect();
         Rates {
-            rates: rates.into(),
+            first: Limit::of(first),
+            others: (!others.is_empty()).then(|| Box::new(others)),
             step: AtomicU64::new(1),
         }
     }
@@ -60,15 +78,16 @@ impl Rates {
         (marks ^ marks.wrapping_sub(by)) >= step
     }
 
-    /// Whether a rate is exceeded.
-    pub(crate) fn look(&self, sum: &Outcomes) -> Option<Rate> {
+    /// Which rate is exceeded.
+    pub(crate) fn look(&self, sum: &Outcomes) -> Option<&'static str> {
         let mut needed = u64::MAX;
-        for rate in &self.rates {
-            let (marks, requests) = (rate.marks(sum), sum.requests);
-            if rate.is_exceeded(marks, requests) {
-                return Some(*rate);
+        let others = self.others.iter().flat_map(|others| others.iter());
+        for limit in std::iter::once(&self.first).chain(others) {
+            let (marks, requests) = (limit.marks(sum), sum.requests);
+            if limit.is_exceeded(marks, requests) {
+                return Some(limit.name());
             }
-            needed = needed.min(rate.needed(marks, requests));
+            needed = needed.min(limit.needed(marks, requests));
         }
         let step = 1 << (needed / STRIPES).max(1).ilog2();
         if self.step.load(Ordering::Relaxed) != step {
@@ -78,8 +97,23 @@ impl Rates {
     }
 }
 
-impl Rate {
-    pub(crate) fn name(self) -> &'static str {
+impl Limit {
+    fn of(rate: &Rate) -> Self {
+        let (takes_place, most) = match rate.window {
+            Window::Count(size) => (true, size as u64),
+            Window::Time { .. } => (false, u64::MAX),
+        };
+        Limit {
+            share: rate.limit,
+            // A window of `n` calls never has more of them.
+            minimum: rate.minimum.min(most).max(1),
+            slow: rate.slow,
+            inclusive: rate.inclusive,
+            takes_place,
+        }
+    }
+
+    fn name(&self) -> &'static str {
         if self.slow { "slow rate" } else { "error rate" }
     }
 
@@ -88,34 +122,22 @@ impl Rate {
     }
 
     fn is_exceeded(&self, marks: u64, requests: u64) -> bool {
-        // Without a call there is no rate, whatever the minimum is.
-        if requests == 0 || requests < self.least() {
-            return false;
-        }
-        let limit = self.limit * requests as f64;
-        match self.inclusive {
+        let limit = self.share * requests as f64;
+        let exceeds = match self.inclusive {
             true => marks as f64 >= limit,
             false => marks as f64 > limit,
-        }
-    }
-
-    /// A window of `n` calls never has more of them.
-    fn least(&self) -> u64 {
-        match self.window {
-            Window::Count(size) => self.minimum.min(size as u64),
-            Window::Time { .. } => self.minimum,
-        }
+        };
+        exceeds && requests >= self.minimum
     }
 
     /// How many more marks it takes at least, from 1. The volume does not come into it: successes
     /// make it without a mark.
     fn needed(&self, marks: u64, requests: u64) -> u64 {
-        let missing = self.limit * requests as f64 - marks as f64;
-        let missing = match self.window {
-            // A mark takes the place of another call.
-            Window::Count(_) => missing,
+        let missing = self.share * requests as f64 - marks as f64;
+        let missing = match self.takes_place {
+            true => missing,
             // A mark is a call more.
-            Window::Time { .. } => missing / (1.0 - self.limit),
+            false => missing / (1.0 - self.share),
         };
         // Saturates; what is not a number is nothing over nothing.
         (missing as u64).max(1)
@@ -127,9 +149,9 @@ mod tests {
     use super::super::{ErrorRate, Kind, Trip};
     use super::*;
 
-    fn rate(policy: ErrorRate) -> Rate {
+    fn limit(policy: ErrorRate) -> Limit {
         match Trip::from(policy).kind {
-            Kind::Rate(rate) => rate,
+            Kind::Rate(rate) => Limit::of(&rate),
             other => panic!("{other:?}"),
         }
     }
@@ -137,9 +159,9 @@ mod tests {
     /// With fewer marks than it says nothing can trip, whatever successes do.
     #[test]
     fn needed_is_never_too_many() {
-        for limit in [0.0, 0.1, 0.5, 0.9, 1.0] {
-            for policy in [ErrorRate::above(limit), ErrorRate::at_least(limit.max(0.1))] {
-                let rate = rate(policy.minimum(0));
+        for share in [0.0, 0.1, 0.5, 0.9, 1.0] {
+            for policy in [ErrorRate::above(share), ErrorRate::at_least(share.max(0.1))] {
+                let rate = limit(policy.minimum(0));
                 for requests in 0..60 {
                     for marks in 0..=requests {
                         if rate.is_exceeded(marks, requests) {
@@ -157,8 +179,11 @@ mod tests {
 
     #[test]
     fn crosses_each_multiple_of_the_step() {
-        let rates = Rates::new(Vec::new());
-        rates.step.store(8, Ordering::Relaxed);
+        let rates = Rates {
+            first: limit(ErrorRate::above(0.5)),
+            others: None,
+            step: AtomicU64::new(8),
+        };
         let due: Vec<u64> = (1..=33).filter(|&marks| rates.is_due(marks, 1)).collect();
         assert_eq!(due, [8, 16, 24, 32]);
         assert!(rates.is_due(9, 2) && !rates.is_due(11, 2));
