@@ -2,6 +2,7 @@
 
 mod breaker;
 mod cron;
+mod shed;
 mod wheel;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ pub(crate) enum Sim {
     Wheel(wheel::WheelArgs),
     Cron(cron::CronArgs),
     Breaker(breaker::BreakerArgs),
+    Shed(shed::ShedArgs),
 }
 
 /// Runs the part that was asked for.
@@ -24,5 +26,6 @@ pub(crate) fn run(sim: Sim) -> Result<ExitCode, Failure> {
         Sim::Wheel(args) => wheel::run(&args),
         Sim::Cron(args) => cron::run(&args),
         Sim::Breaker(args) => breaker::run(&args),
+        Sim::Shed(args) => shed::run(&args),
     }
 }
