@@ -1,0 +1,85 @@
+//! Fences: how somebody who reads a key, works outside the lock and comes back finds out that the
+//! key was stored or removed meanwhile.
+//!
+//! # Invariants
+//! - N1: a fence is there while somebody watches its key, and no longer.
+//! - N2: no number is given twice in one shard: who watched before a change and who watches after it
+//!   have different numbers, also when the fence went away in between.
+//!
+//! Keys are told apart by their hash. Two keys of one hash pass each other's fences: a load that could
+//! have been stored is not.
+
+#[derive(Debug, Default)]
+pub(crate) struct Fences {
+    /// A handful at a time: they are searched one by one.
+    fences: Vec<Fence>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Fence {
+    hash: u64,
+    number: u64,
+    watchers: usize,
+}
+
+impl Fences {
+    /// Begins to watch; the number to compare later.
+    pub(crate) fn watch(&mut self, hash: u64) -> u64 {
+        if let Some(fence) = self.find(hash) {
+            fence.watchers += 1;
+            return fence.number;
+        }
+        self.last += 1;
+        let number = self.last;
+        self.fences.push(Fence {
+            hash,
+            number,
+            watchers: 1,
+        });
+        number
+    }
+
+    /// Whether nothing has changed since [`watch`](Self::watch) gave `number`.
+    pub(crate) fn is_unchanged(&mut self, hash: u64, number: u64) -> bool {
+        self.find(hash).is_some_and(|fence| fence.number == number)
+    }
+
+    /// Ends to watch.
+    pub(crate) fn leave(&mut self, hash: u64) {
+        if let Some(at) = self.fences.iter().position(|fence| fence.hash == hash) {
+            self.fences[at].watchers -= 1;
+            if self.fences[at].watchers == 0 {
+                self.fences.swap_remove(at);
+            }
+        }
+    }
+
+    /// The key is changed: whoever watches it will notice.
+    #[inline]
+    pub(crate) fn pass(&mut self, hash: u64) {
+        if !self.fences.is_empty() {
+            self.last += 1;
+            let number = self.last;
+            if let Some(fence) = self.find(hash) {
+                fence.number = number;
+            }
+        }
+    }
+
+    /// All keys are changed.
+    pub(crate) fn pass_all(&mut self) {
+        for fence in &mut self.fences {
+            self.last += 1;
+            fence.number = self.last;
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.fences.len()
+    }
+
+    fn find(&mut self, hash: u64) -> Option<&mut Fence> {
+        self.fences.iter_mut().find(|fence| fence.hash == hash)
+    }
+}

@@ -1,0 +1,611 @@
+//! What the handles of a cache share: its shards, its budget, its time, its listener.
+//!
+//! # Ground rules
+//! - One lock per shard; a thread holds one of them at a time. The lock of the tuner and the one for
+//!   making room are never held together with a shard's by the same thread, but that whoever makes
+//!   room takes shards one after the other.
+//! - Of user code only `Hash` and `Eq` of keys and `Clone` of values run under a shard's lock.
+//!   Weighers, listeners, loads, conditions and every drop run outside.
+//! - What a shard loses goes into a `Gone`, which is told after the lock is released.
+//!
+//! # Races considered
+//! - Two threads insert at capacity: each reserves, or takes out an entry and keeps its place, under
+//!   the lock of its own shard (B1). Nobody sees more than the capacity.
+//! - A set between the look of the reclaimer and its removal: both are under the shard's lock, and
+//!   the entry's own deadline decides, not the timer.
+//! - A close and a set: the flag is set before the shards are emptied, and read under their locks.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::Cause;
+use crate::budget::Budget;
+use crate::event::{Gone, Listener};
+use crate::fence::Fences;
+use crate::shard::{Entry, Extra, Micros, NEVER, Removed, SETTINGS, Shard};
+use crate::stats::{Counts, Stats};
+use crate::time::{Time, micros};
+use crate::tuner::Tuner;
+
+/// Entries that one operation reclaims, at most.
+pub(crate) const STEP: usize = 128;
+
+type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u32 + Send + Sync>;
+
+pub(crate) struct Inner<K, V, S> {
+    pub(crate) cells: Box<[CachePadded<Mutex<Cell<K, V, S>>>]>,
+    pub(crate) hasher: S,
+    pub(crate) budget: Budget,
+    pub(crate) time: Time,
+    pub(crate) listener: Listener<K, V>,
+    pub(crate) options: Options<K, V>,
+    pub(crate) tuning: Option<Tuning>,
+    /// Set before the shards are emptied and read under their locks, which order it: Relaxed.
+    pub(crate) closed: AtomicBool,
+}
+
+pub(crate) struct Options<K, V> {
+    pub(crate) name: String,
+    pub(crate) time_to_live: Micros,
+    pub(crate) time_to_idle: Micros,
+    /// The share by which a lifetime deviates, in 2⁻³².
+    pub(crate) jitter: u64,
+    pub(crate) weigher: Option<Weigher<K, V>>,
+    /// Entries that may ever come to one shard, where that is known.
+    pub(crate) most: usize,
+    /// Whether operations reclaim what has expired.
+    pub(crate) reclaims: bool,
+}
+
+pub(crate) struct Tuning {
+    tuner: Mutex<Tuner>,
+    sample: u64,
+    /// The number of the setting. It is a hint to the shards, nothing is read through it: Relaxed.
+    setting: AtomicU8,
+}
+
+pub(crate) struct Cell<K, V, S> {
+    pub(crate) shard: Shard<K, V, S>,
+    pub(crate) counts: Counts,
+    pub(crate) fences: Fences,
+    random: fastrand::Rng,
+    /// The earliest time at which there may be something to reclaim.
+    due: Micros,
+}
+
+pub(crate) type Guard<'a, K, V, S> = MutexGuard<'a, Cell<K, V, S>>;
+
+impl Tuning {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let tuner = Tuner::new(capacity);
+        Tuning {
+            sample: tuner.mask_of(),
+            tuner: Mutex::new(tuner),
+            setting: AtomicU8::new(0),
+        }
+    }
+
+    #[inline]
+    fn accessed(&self, hash: u64) {
+        if hash & self.sample == 0
+            && let Some(setting) = self.tuner.lock().access(hash)
+        {
+            self.setting.store(setting as u8, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<K, V, S> Cell<K, V, S> {
+    pub(crate) fn new(shard: Shard<K, V, S>, seed: u64) -> Self {
+        Cell {
+            shard,
+            counts: Counts::default(),
+            fences: Fences::default(),
+            random: fastrand::Rng::with_seed(seed),
+            due: NEVER,
+        }
+    }
+}
+
+/// A watch over one key that ends with it, also when the future that holds it is dropped. To be
+/// dropped outside the shard's lock.
+pub(crate) struct Watch<'a, K: Hash + Eq, V, S: BuildHasher> {
+    inner: &'a Inner<K, V, S>,
+    pub(crate) hash: u64,
+    number: u64,
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Watch<'_, K, V, S> {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Drop for Watch<'_, K, V, S> {
+    fn drop(&mut self) {
+        self.inner.cell(self.hash).fences.leave(self.hash);
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
+    #[inline]
+    pub(crate) fn cell(&self, hash: u64) -> Guard<'_, K, V, S> {
+        self.cells[self.number(hash)].lock()
+    }
+
+    #[inline]
+    fn number(&self, hash: u64) -> usize {
+        // The number of shards is a power of two of up to 2¹⁰; the top bits choose.
+        (hash >> 54) as usize & (self.cells.len() - 1)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Looks a key up as a caller that wants its value: counts it, and moves what hits move.
+    #[inline]
+    pub(crate) fn lookup<T>(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&K) -> bool,
+        found: impl FnOnce(&V) -> T,
+    ) -> Option<T> {
+        let mut cell = self.cell(hash);
+        let result = self.lookup_in(&mut cell, hash, is_it, found);
+        drop(cell);
+        self.accessed(hash);
+        result
+    }
+
+    /// Tells the tuner of an access. No lock is held.
+    #[inline]
+    pub(crate) fn accessed(&self, hash: u64) {
+        if let Some(tuning) = &self.tuning {
+            tuning.accessed(hash);
+        }
+    }
+
+    /// The same in a shard that is locked already.
+    #[inline]
+    pub(crate) fn lookup_in<T>(
+        &self,
+        cell: &mut Cell<K, V, S>,
+        hash: u64,
+        is_it: impl Fn(&K) -> bool,
+        found: impl FnOnce(&V) -> T,
+    ) -> Option<T> {
+        let position = cell
+            .shard
+            .find(hash, is_it)
+            .filter(|&at| !self.time.is_past(cell.shard.entry(at).deadline()));
+        let Some(position) = position else {
+            cell.counts.misses = cell.counts.misses.wrapping_add(1);
+            cell.shard.miss(hash);
+            return None;
+        };
+        let result = found(&cell.shard.entry(position).value);
+        cell.counts.hits = cell.counts.hits.wrapping_add(1);
+        cell.shard.hit(position);
+        if self.options.time_to_idle != NEVER {
+            let idle = self.time.now().saturating_add(self.options.time_to_idle);
+            let deadline = cell.shard.hard(position).min(idle);
+            cell.shard.set_deadline(position, deadline);
+        }
+        Some(result)
+    }
+
+    /// Looks at a visible entry without counting it.
+    pub(crate) fn look<T>(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&K) -> bool,
+        found: impl FnOnce(&Entry<K, V>) -> T,
+    ) -> Option<T> {
+        let cell = self.cell(hash);
+        let position = cell.shard.find(hash, is_it)?;
+        let entry = cell.shard.entry(position);
+        (!self.time.is_past(entry.deadline())).then(|| found(entry))
+    }
+
+    /// Stores a value. The value comes back when the cache is closed.
+    pub(crate) fn store(
+        &self,
+        hash: u64,
+        key: K,
+        value: V,
+        life: Option<Duration>,
+    ) -> Result<(), V> {
+        let weight = self.weigh(&key, &value);
+        let cell = self.cell(hash);
+        let mut gone = Gone::new();
+        let stored = self.store_in(cell, hash, key, value, weight, life, &mut gone);
+        self.tell(gone);
+        stored
+    }
+
+    pub(crate) fn weigh(&self, key: &K, value: &V) -> u32 {
+        let weigher = self.options.weigher.as_ref();
+        weigher.map_or(1, |weigh| weigh(key, value))
+    }
+
+    /// Stores a value in a shard that is locked; whatever that takes out goes into `gone`.
+    #[expect(clippy::too_many_arguments, reason = "the parts of an entry")]
+    pub(crate) fn store_in<'a>(
+        &'a self,
+        mut cell: Guard<'a, K, V, S>,
+        hash: u64,
+        key: K,
+        value: V,
+        weight: u32,
+        life: Option<Duration>,
+        gone: &mut Gone<K, V>,
+    ) -> Result<(), V> {
+        if self.is_closed() {
+            return Err(value);
+        }
+        cell.fences.pass(hash);
+        let (deadline, extra) = self.lifetime(&mut cell, weight, life);
+        if let Some(position) = cell.shard.find(hash, |other| *other == key) {
+            let cause = if self.time.is_past(cell.shard.entry(position).deadline()) {
+                Cause::Expired
+            } else {
+                Cause::Replaced
+            };
+            // The old value goes with the key that has just come: they are equal.
+            let old_weight = cell.shard.weight(position);
+            let fits = weight <= old_weight
+                || self.budget.reserve(u64::from(weight) - u64::from(old_weight));
+            if !fits || life == Some(Duration::ZERO) {
+                let removed = cell.shard.remove(position);
+                self.budget.release(u64::from(removed.weight));
+                self.leaves(&mut cell, removed, cause, gone);
+            } else {
+                self.budget
+                    .release(u64::from(old_weight).saturating_sub(u64::from(weight)));
+                let old_deadline = cell.shard.entry(position).deadline();
+                let (value, weight) = cell.shard.update(position, value, deadline, extra);
+                cell.shard.hit(position);
+                let removed = Removed::new(key, value, old_deadline, weight);
+                self.leaves(&mut cell, removed, cause, gone);
+                self.has_stored(&mut cell, deadline, gone);
+                return Ok(());
+            }
+        }
+        let removed = |key, value| Removed::new(key, value, deadline, weight);
+        if life == Some(Duration::ZERO) {
+            self.leaves(&mut cell, removed(key, value), Cause::Expired, gone);
+            return Ok(());
+        }
+        let needed = u64::from(weight);
+        if needed > self.budget.capacity() {
+            self.leaves(&mut cell, removed(key, value), Cause::Evicted, gone);
+            return Ok(());
+        }
+        self.insert(cell, hash, key, value, deadline, extra, gone);
+        Ok(())
+    }
+
+    /// Finds room for a key that is not in its shard, and puts it there.
+    #[expect(clippy::too_many_arguments, reason = "the parts of an entry")]
+    fn insert<'a>(
+        &'a self,
+        mut cell: Guard<'a, K, V, S>,
+        hash: u64,
+        key: K,
+        value: V,
+        deadline: Micros,
+        extra: Extra,
+        gone: &mut Gone<K, V>,
+    ) {
+        let needed = u64::from(extra.weight);
+        let mut credit = 0;
+        if !self.budget.reserve(needed) {
+            // What has expired goes first.
+            self.reclaim(&mut cell, self.time.now(), gone);
+        } else {
+            credit = needed;
+        }
+        if let Some(tuning) = &self.tuning {
+            let setting = tuning.setting.load(Ordering::Relaxed);
+            cell.shard.set(SETTINGS[usize::from(setting)]);
+        }
+        loop {
+            if credit < needed && self.budget.reserve(needed - credit) {
+                credit = needed;
+            }
+            if credit >= needed && !cell.shard.is_exhausted() {
+                let most = self.options.most;
+                cell.shard.push(hash, key, value, deadline, extra, most);
+                break;
+            }
+            let Some(position) = cell.shard.victim() else {
+                let number = self.number(hash);
+                drop(cell);
+                credit = self.room_elsewhere(number, credit, needed, gone);
+                cell = self.cells[number].lock();
+                if self.is_closed() {
+                    self.budget.release(credit);
+                    let removed = Removed::new(key, value, deadline, extra.weight);
+                    self.leaves(&mut cell, removed, Cause::Cleared, gone);
+                    return;
+                }
+                if let Some(position) = cell.shard.find(hash, |other| *other == key) {
+                    // Another thread stored the key meanwhile: this one comes after it.
+                    let removed = cell.shard.remove(position);
+                    credit += u64::from(removed.weight);
+                    self.leaves(&mut cell, removed, Cause::Replaced, gone);
+                }
+                continue;
+            };
+            credit += u64::from(cell.shard.weight(position));
+            if credit < needed {
+                let removed = cell.shard.remove(position);
+                self.is_evicted(&mut cell, removed, gone);
+                continue;
+            }
+            let removed = cell
+                .shard
+                .replace(position, hash, key, value, deadline, extra);
+            self.is_evicted(&mut cell, removed, gone);
+            break;
+        }
+        self.budget.release(credit - needed);
+        self.has_stored(&mut cell, deadline, gone);
+    }
+
+    /// Takes entries out of other shards until `credit` and what they weigh are `needed`.
+    #[cold]
+    fn room_elsewhere(
+        &self,
+        own: usize,
+        mut credit: u64,
+        needed: u64,
+        gone: &mut Gone<K, V>,
+    ) -> u64 {
+        let making_room = self.budget.make_room();
+        for step in 1..=self.cells.len() {
+            let mut cell = self.cells[(own + step) & (self.cells.len() - 1)].lock();
+            while credit < needed {
+                if self.budget.reserve(needed - credit) {
+                    credit = needed;
+                    break;
+                }
+                let Some(position) = cell.shard.victim() else {
+                    break;
+                };
+                let removed = cell.shard.remove(position);
+                credit += u64::from(removed.weight);
+                self.is_evicted(&mut cell, removed, gone);
+            }
+            if credit >= needed {
+                break;
+            }
+        }
+        drop(making_room);
+        credit
+    }
+
+    /// Removes a key, and gives what `take` makes of its value, if that was visible.
+    pub(crate) fn remove<T>(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&K) -> bool,
+        take: impl FnOnce(&V) -> T,
+    ) -> Option<T> {
+        let mut gone = Gone::new();
+        let mut cell = self.cell(hash);
+        let visible = self.remove_in(&mut cell, hash, is_it, &mut gone);
+        drop(cell);
+        // The value waits outside the lock for its listener: it is cloned there.
+        let taken = gone.first_value().filter(|_| visible).map(take);
+        self.tell(gone);
+        taken
+    }
+
+    /// The same in a shard that is locked: whether there was a visible entry.
+    pub(crate) fn remove_in(
+        &self,
+        cell: &mut Cell<K, V, S>,
+        hash: u64,
+        is_it: impl Fn(&K) -> bool,
+        gone: &mut Gone<K, V>,
+    ) -> bool {
+        cell.fences.pass(hash);
+        let Some(position) = cell.shard.find(hash, is_it) else {
+            return false;
+        };
+        let removed = cell.shard.remove(position);
+        self.budget.release(u64::from(removed.weight));
+        let visible = !self.time.is_past(removed.entry.deadline());
+        let cause = if visible {
+            Cause::Removed
+        } else {
+            Cause::Expired
+        };
+        self.leaves(cell, removed, cause, gone);
+        visible
+    }
+
+    /// Watches a key from now on.
+    pub(crate) fn watch(&self, cell: &mut Cell<K, V, S>, hash: u64) -> Watch<'_, K, V, S> {
+        Watch {
+            inner: self,
+            hash,
+            number: cell.fences.watch(hash),
+        }
+    }
+
+    /// Empties one shard after the other.
+    pub(crate) fn clear(&self) {
+        for cell in &self.cells {
+            let mut gone = Gone::new();
+            let mut cell = cell.lock();
+            cell.fences.pass_all();
+            for removed in cell.shard.drain() {
+                self.budget.release(u64::from(removed.weight));
+                let cause = if self.time.is_past(removed.entry.deadline()) {
+                    Cause::Expired
+                } else {
+                    Cause::Cleared
+                };
+                self.leaves(&mut cell, removed, cause, &mut gone);
+            }
+            cell.due = NEVER;
+            drop(cell);
+            self.tell(gone);
+        }
+    }
+
+    /// Reclaims up to `most` expired entries in steps; how many, and whether there may be more.
+    pub(crate) fn reclaim_all(&self, mut most: usize) -> (usize, bool) {
+        let now = self.time.now();
+        let mut reclaimed = 0;
+        for cell in &self.cells {
+            loop {
+                if most == 0 {
+                    return (reclaimed, true);
+                }
+                let mut gone = Gone::new();
+                let mut cell = cell.lock();
+                if cell.due > now {
+                    break;
+                }
+                let (count, more) = self.reclaim_up_to(&mut cell, now, most.min(STEP), &mut gone);
+                drop(cell);
+                self.tell(gone);
+                reclaimed += count;
+                most -= count;
+                if !more {
+                    break;
+                }
+            }
+        }
+        (reclaimed, false)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Micros> {
+        let dues = self.cells.iter().map(|cell| {
+            let mut cell = cell.lock();
+            cell.shard.next_deadline().unwrap_or(NEVER)
+        });
+        dues.min().filter(|due| *due != NEVER)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            listener_panics: self.listener.panics(),
+            ..Stats::default()
+        };
+        for cell in &self.cells {
+            let cell = cell.lock();
+            cell.counts.add_to(&mut stats);
+            stats.len += cell.shard.len() as u64;
+            stats.timers += cell.shard.timers() as u64;
+        }
+        stats.weight = self.budget.used();
+        stats
+    }
+
+    /// Tells the listener of what has left. No lock is held.
+    #[inline]
+    pub(crate) fn tell(&self, gone: Gone<K, V>) {
+        if !gone.is_empty() {
+            self.listener.tell(gone, || self.time.now());
+        }
+    }
+
+    pub(crate) fn leaves(
+        &self,
+        cell: &mut Cell<K, V, S>,
+        removed: Removed<K, V>,
+        cause: Cause,
+        gone: &mut Gone<K, V>,
+    ) {
+        cell.counts.left(cause);
+        gone.add(removed, cause);
+    }
+
+    fn is_evicted(&self, cell: &mut Cell<K, V, S>, removed: Removed<K, V>, gone: &mut Gone<K, V>) {
+        let cause = if self.time.is_past(removed.entry.deadline()) {
+            Cause::Expired
+        } else {
+            Cause::Evicted
+        };
+        self.leaves(cell, removed, cause, gone);
+    }
+
+    /// When a value that is stored now expires, and what else is known of it.
+    fn lifetime(
+        &self,
+        cell: &mut Cell<K, V, S>,
+        weight: u32,
+        life: Option<Duration>,
+    ) -> (Micros, Extra) {
+        let options = &self.options;
+        let life = life.map_or(options.time_to_live, micros);
+        let mut extra = Extra {
+            weight,
+            hard: NEVER,
+        };
+        if life == NEVER && options.time_to_idle == NEVER {
+            return (NEVER, extra);
+        }
+        let now = self.time.now();
+        if life != NEVER {
+            let spread = (u128::from(life) * u128::from(options.jitter) >> 32) as u64;
+            let random = cell.random.u64(0..=2 * spread);
+            extra.hard = now.saturating_add(life - spread + random).min(NEVER);
+        }
+        let idle = if options.time_to_idle == NEVER {
+            NEVER
+        } else {
+            now.saturating_add(options.time_to_idle)
+        };
+        (extra.hard.min(idle), extra)
+    }
+
+    /// What follows a store: the count, the time for reclaiming, and a step of it where operations
+    /// reclaim.
+    #[inline]
+    fn has_stored(&self, cell: &mut Cell<K, V, S>, deadline: Micros, gone: &mut Gone<K, V>) {
+        cell.counts.stored = cell.counts.stored.wrapping_add(1);
+        cell.due = cell.due.min(deadline);
+        if self.options.reclaims && cell.due != NEVER && cell.due <= self.time.about_now() {
+            self.reclaim(cell, self.time.now(), gone);
+        }
+    }
+
+    fn reclaim(&self, cell: &mut Cell<K, V, S>, now: Micros, gone: &mut Gone<K, V>) {
+        // One step per operation, whatever else it does.
+        if gone.len() < STEP {
+            self.reclaim_up_to(cell, now, STEP - gone.len(), gone);
+        }
+    }
+
+    /// One step: how many went, and whether there may be more.
+    fn reclaim_up_to(
+        &self,
+        cell: &mut Cell<K, V, S>,
+        now: Micros,
+        most: usize,
+        gone: &mut Gone<K, V>,
+    ) -> (usize, bool) {
+        let mut weight = 0;
+        let mut count = 0;
+        let Cell { shard, counts, .. } = cell;
+        let more = shard.reap(now, most, |removed| {
+            weight += u64::from(removed.weight);
+            count += 1;
+            counts.left(Cause::Expired);
+            gone.add(removed, Cause::Expired);
+        });
+        cell.due = cell.shard.next_deadline().unwrap_or(NEVER);
+        self.budget.release(weight);
+        (count, more)
+    }
+}

@@ -1,0 +1,174 @@
+//! The default policy: who goes when the table is full.
+//!
+//! An entry's position is its place in the queue. Positions below the window's size are the window,
+//! the others the main part; each is a ring with a hand. A newcomer takes the place at the window's
+//! hand. Whoever was there competes for a place in the main part and goes, or the other one does.
+//! Nothing is linked: a hit is a count in the entry, an eviction reads neighbours in the table, and
+//! the window is resized by saying so.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::Shard;
+use super::setting::{STEADY, Setting};
+use super::sketch::Sketch;
+
+/// Entries of the window that get a second chance in one eviction, at most.
+const SPARED: usize = 128;
+
+/// A cache is young until it was asked this often for each of its entries.
+const YOUTH: u64 = 3;
+
+/// Tables of up to so many entries have so many counters for each: where there are few, precision
+/// is cheap, and decides about loops.
+const COUNTERS: [(usize, usize); 3] = [(2_048, 64), (8_192, 32), (usize::MAX, 8)];
+
+/// Counters up to which a key's are spread over the whole sketch.
+const SPREAD: usize = 1 << 18;
+
+#[derive(Debug)]
+pub(super) struct Adaptive {
+    setting: Setting,
+    window_hand: usize,
+    main_hand: usize,
+    sketch: Sketch,
+    /// Ageings so far, modulo 16.
+    pub(super) epoch: u8,
+    accesses: u64,
+    /// The count of accesses at which everything ages.
+    ages_at: u64,
+}
+
+impl Adaptive {
+    pub(super) fn new() -> Self {
+        Adaptive {
+            setting: STEADY,
+            window_hand: 0,
+            main_hand: 0,
+            sketch: Sketch::new(1024, SPREAD),
+            epoch: 0,
+            accesses: 0,
+            ages_at: 10_240,
+        }
+    }
+
+    /// Makes the sketch large enough for `len` entries.
+    pub(super) fn fit(&mut self, len: usize) {
+        let each = COUNTERS.iter().find(|(most, _)| len <= *most);
+        let each = each.map_or(8, |&(_, each)| each);
+        while self.sketch.counters() < len * each {
+            self.sketch.grow(SPREAD);
+        }
+    }
+
+    /// Counts an access of a table with `len` entries.
+    #[inline]
+    pub(super) fn accessed(&mut self, len: usize) {
+        self.accesses += 1;
+        if self.accesses >= self.ages_at {
+            self.grow_older(len);
+        }
+    }
+
+    /// Counts an access that found nothing.
+    #[inline]
+    pub(super) fn missed(&mut self, hash: u64) {
+        self.sketch.add(hash, 1);
+    }
+
+    /// Counts an insertion, unless the miss before it was.
+    #[inline]
+    pub(super) fn inserted(&mut self, hash: u64) {
+        if self.sketch.estimate(hash) == 0 {
+            self.sketch.add(hash, 1);
+        }
+    }
+
+    #[cold]
+    fn grow_older(&mut self, len: usize) {
+        self.sketch.age();
+        self.epoch = self.epoch.wrapping_add(1) & 15;
+        let pause = u64::from(self.setting.age) * len.max(16) as u64;
+        self.ages_at = self.accesses + pause;
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
+    /// Sets the default policy; nothing happens under another one.
+    #[inline]
+    pub(crate) fn set(&mut self, setting: Setting) {
+        if let Some(policy) = self.adaptive.as_deref_mut()
+            && policy.setting != setting
+        {
+            policy.setting = setting;
+            let pause = u64::from(setting.age) * self.entries.len().max(16) as u64;
+            policy.ages_at = policy.ages_at.min(policy.accesses + pause);
+        }
+    }
+
+    /// Finds out who goes and moves it to the window's hand. The table is not empty.
+    pub(super) fn choose(&mut self) -> usize {
+        let len = self.entries.len();
+        let Some(policy) = self.adaptive.as_deref_mut() else {
+            return 0;
+        };
+        let epoch = policy.epoch;
+        let setting = policy.setting;
+        let window = setting.window_of(len).min(len);
+        let mut at = if policy.window_hand < window {
+            policy.window_hand
+        } else {
+            0
+        };
+        for _ in 0..SPARED.min(2 * window) {
+            let entry = &mut self.entries[at];
+            let uses = entry.uses(epoch);
+            if uses == 0 {
+                break;
+            }
+            entry.set_uses(uses - 1, epoch);
+            at = if at + 1 == window { 0 } else { at + 1 };
+        }
+        policy.window_hand = if at + 1 == window { 0 } else { at + 1 };
+        if window == len {
+            return at;
+        }
+
+        let newcomer_hash = self.hasher.hash_one(&self.entries[at].key);
+        let newcomer_uses = self.entries[at].uses(epoch);
+        let newcomer = policy.sketch.estimate(newcomer_hash).max(1) + newcomer_uses;
+        let hand = if (window..len).contains(&policy.main_hand) {
+            policy.main_hand
+        } else {
+            window
+        };
+        let next = |at: usize| if at + 1 == len { window } else { at + 1 };
+        let (mut other, mut fewest, mut looked_at) = (hand, u8::MAX, hand);
+        for _ in 0..usize::from(setting.look).min(len - window) {
+            let uses = self.entries[looked_at].uses(epoch);
+            if uses < fewest {
+                (other, fewest) = (looked_at, uses);
+            }
+            if uses == 0 {
+                break;
+            }
+            looked_at = next(looked_at);
+        }
+
+        let young = policy.accesses < YOUTH * len as u64;
+        if setting.admission.admits(newcomer, fewest + 1, young) {
+            policy.main_hand = next(other);
+            if fewest > 0 {
+                let hash = self.hasher.hash_one(&self.entries[other].key);
+                policy.sketch.add(hash, fewest);
+            }
+            self.entries[at].set_uses(newcomer - 1, epoch);
+            self.swap(at, other);
+        } else {
+            policy.main_hand = next(hand);
+            if newcomer_uses > 0 {
+                policy.sketch.add(newcomer_hash, newcomer_uses);
+            }
+        }
+        at
+    }
+}

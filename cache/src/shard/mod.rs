@@ -1,0 +1,456 @@
+//! The pure cache: one table, one policy, time as an argument, no lock.
+//!
+//! # Ground rules
+//! - Entries lie densely in an array; an entry's position is what the index, the policy and the
+//!   columns know it by. Whoever is taken out leaves its position to the last entry.
+//! - Nothing here calls user code but `Hash` and `Eq` of keys: what leaves the table is returned.
+//! - Capacity is not known here: the caller decides when something has to go.
+//!
+//! # Invariants
+//! - S1: positions in the index = positions in the queue of the policy = entries.
+//! - S2: columns that are in use are as long as the table.
+//! - X1, X2 in `index.rs`, D1, D2 in `deadlines.rs`, L1, L2 in `list.rs`.
+
+mod adaptive;
+mod deadlines;
+mod entry;
+mod index;
+mod list;
+mod setting;
+mod sketch;
+
+use std::hash::{BuildHasher, Hash};
+
+use adaptive::Adaptive;
+use deadlines::{BLOCK, Deadlines};
+use index::Index;
+use list::List;
+
+pub(crate) use entry::{Entry, Micros, NEVER};
+pub(crate) use setting::{SETTINGS, Setting};
+
+/// Who goes when there is no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Adapts to the traffic: admits by frequency, with a window for what came last whose size
+    /// follows what would have served best lately.
+    #[default]
+    Adaptive,
+    /// The least recently used, exactly. In one shard.
+    Lru,
+    /// SIEVE (Zhang and others, 2024): like FIFO, sparing what was used since the hand passed.
+    Sieve,
+    /// The one that came first, exactly. In one shard.
+    Fifo,
+}
+
+/// What a table keeps besides keys, values and deadlines.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Columns {
+    pub(crate) weights: bool,
+    /// Deadlines that hits do not move, where the entry's own is moved by them.
+    pub(crate) hard: bool,
+}
+
+/// What is known of an entry in the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extra {
+    pub(crate) weight: u32,
+    pub(crate) hard: Micros,
+}
+
+/// An entry that has left the table.
+#[derive(Debug)]
+pub(crate) struct Removed<K, V> {
+    pub(crate) entry: Entry<K, V>,
+    pub(crate) weight: u32,
+}
+
+impl<K, V> Removed<K, V> {
+    /// A value that has never been in the table, or has left it without its key.
+    pub(crate) fn new(key: K, value: V, deadline: Micros, weight: u32) -> Self {
+        let entry = Entry::new(key, value, deadline);
+        Removed { entry, weight }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Shard<K, V, S> {
+    index: Index,
+    entries: Vec<Entry<K, V>>,
+    hasher: S,
+    policy: Policy,
+    /// Of [`Policy::Adaptive`].
+    adaptive: Option<Box<Adaptive>>,
+    /// Of the others.
+    list: Option<Box<List>>,
+    /// Once there was a finite deadline.
+    deadlines: Option<Box<Deadlines>>,
+    weights: Option<Vec<u32>>,
+    hard: Option<Vec<Micros>>,
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
+    pub(crate) fn new(policy: Policy, columns: Columns, hasher: S) -> Self {
+        let is_adaptive = policy == Policy::Adaptive;
+        Shard {
+            index: Index::new(),
+            entries: Vec::new(),
+            hasher,
+            policy,
+            adaptive: is_adaptive.then(|| Box::new(Adaptive::new())),
+            list: (!is_adaptive).then(|| Box::new(List::new())),
+            deadlines: None,
+            weights: columns.weights.then(Vec::new),
+            hard: columns.hard.then(Vec::new),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The position of a key, whatever its deadline.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(&K) -> bool) -> Option<usize> {
+        let is_it = |position: usize| is_it(&self.entries[position].key);
+        Some(self.index.find(hash, is_it)?.0)
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, position: usize) -> &Entry<K, V> {
+        &self.entries[position]
+    }
+
+    #[inline]
+    pub(crate) fn entries(&self) -> &[Entry<K, V>] {
+        &self.entries
+    }
+
+    /// Counts a hit of the entry at `position`.
+    #[inline]
+    pub(crate) fn hit(&mut self, position: usize) {
+        if let Some(policy) = self.adaptive.as_deref_mut() {
+            policy.accessed(self.entries.len());
+            self.entries[position].touch(policy.epoch);
+            return;
+        }
+        match (self.policy, self.list.as_deref_mut()) {
+            (Policy::Lru, Some(list)) => list.renew(position),
+            (Policy::Sieve, _) => self.entries[position].set_visited(true),
+            _ => {}
+        }
+    }
+
+    /// Counts a miss.
+    #[inline]
+    pub(crate) fn miss(&mut self, hash: u64) {
+        if let Some(policy) = self.adaptive.as_deref_mut() {
+            policy.accessed(self.entries.len());
+            policy.missed(hash);
+        }
+    }
+
+    /// Whether nothing more fits, since positions are 32 bits wide.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.entries.len() >= u32::MAX as usize - 1
+    }
+
+    /// Adds a key that is not in the table. `most` is how many entries may ever come.
+    pub(crate) fn push(
+        &mut self,
+        hash: u64,
+        key: K,
+        value: V,
+        deadline: Micros,
+        extra: Extra,
+        most: usize,
+    ) -> usize {
+        let position = self.entries.len();
+        if self.index.is_full(position) {
+            self.grow(most);
+        }
+        if position == self.entries.capacity() {
+            let more = position.max(4).min(most.saturating_sub(position).max(1));
+            self.entries.reserve_exact(more);
+        }
+        self.index.insert(hash, position);
+        self.entries.push(Entry::new(key, value, deadline));
+        self.set_columns(position, extra);
+        if let Some(list) = &mut self.list {
+            list.push();
+        }
+        self.begin(position, hash, deadline);
+        position
+    }
+
+    /// Puts a key that is not in the table in the place of the entry at `position`.
+    pub(crate) fn replace(
+        &mut self,
+        position: usize,
+        hash: u64,
+        key: K,
+        value: V,
+        deadline: Micros,
+        extra: Extra,
+    ) -> Removed<K, V> {
+        let weight = self.weight(position);
+        self.unindex(position);
+        self.index.insert(hash, position);
+        let entry = Entry::new(key, value, deadline);
+        let entry = std::mem::replace(&mut self.entries[position], entry);
+        self.set_columns(position, extra);
+        if let Some(list) = &mut self.list {
+            // As if it had been taken out: the hand goes on.
+            list.renew(position);
+        }
+        self.begin(position, hash, deadline);
+        Removed { entry, weight }
+    }
+
+    /// Gives the entry at `position` another value and deadline; the key stays, and so does its
+    /// history.
+    pub(crate) fn update(
+        &mut self,
+        position: usize,
+        value: V,
+        deadline: Micros,
+        extra: Extra,
+    ) -> (V, u32) {
+        let weight = self.weight(position);
+        let value = std::mem::replace(&mut self.entries[position].value, value);
+        self.set_columns(position, extra);
+        self.set_deadline(position, deadline);
+        (value, weight)
+    }
+
+    /// Takes out the entry at `position`.
+    pub(crate) fn remove(&mut self, position: usize) -> Removed<K, V> {
+        let weight = self.weight(position);
+        self.unindex(position);
+        let last = self.entries.len() - 1;
+        if position != last {
+            // Not a loop over the bucket: the last entry's lane is found by its hash.
+            let hash = self.hasher.hash_one(&self.entries[last].key);
+            if let Some((_, lane)) = self.index.find(hash, |at| at == last) {
+                self.index.set_position(lane, position);
+            }
+        }
+        let entry = self.entries.swap_remove(position);
+        if let Some(hard) = &mut self.hard {
+            hard.swap_remove(position);
+        }
+        if let Some(weights) = &mut self.weights {
+            weights.swap_remove(position);
+        }
+        if let Some(list) = &mut self.list {
+            list.swap_remove(position);
+        }
+        if let Some(deadlines) = &mut self.deadlines {
+            if let Some(moved) = self.entries.get(position) {
+                deadlines.note(position, moved.deadline());
+            }
+            if last.is_multiple_of(BLOCK) {
+                deadlines.truncate(last / BLOCK);
+            }
+        }
+        Removed { entry, weight }
+    }
+
+    /// The position of whoever goes, by the policy. Entries without weight do not go; `None` when
+    /// there are no others.
+    pub(crate) fn victim(&mut self) -> Option<usize> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let chosen = match (self.policy, self.list.as_deref_mut()) {
+            (Policy::Sieve, Some(list)) => list.sieve(|position| {
+                let entry = &mut self.entries[position];
+                let spared = entry.is_visited();
+                entry.set_visited(false);
+                spared
+            })?,
+            (_, Some(list)) => list.oldest()?,
+            (_, None) => self.choose(),
+        };
+        match &self.weights {
+            Some(weights) if weights[chosen] == 0 => {
+                let (before, after) = (0..chosen, chosen + 1..weights.len());
+                after.chain(before).find(|&at| weights[at] > 0)
+            }
+            _ => Some(chosen),
+        }
+    }
+
+    /// Takes out up to `most` entries that have expired by `now`, each handed to `out`. `true` when
+    /// there may be more. A block in which all are due costs 64 looks.
+    pub(crate) fn reap(
+        &mut self,
+        now: Micros,
+        most: usize,
+        mut out: impl FnMut(Removed<K, V>),
+    ) -> bool {
+        let mut left = most;
+        while let Some(block) = self
+            .deadlines
+            .as_deref_mut()
+            .and_then(|deadlines| deadlines.next_due(now))
+        {
+            let mut minimum = NEVER;
+            let mut position = block * BLOCK;
+            while position < ((block + 1) * BLOCK).min(self.entries.len()) {
+                let deadline = self.entries[position].deadline();
+                if deadline > now {
+                    minimum = minimum.min(deadline);
+                    position += 1;
+                } else if left == 0 {
+                    return true;
+                } else {
+                    left -= 1;
+                    out(self.remove(position));
+                }
+            }
+            if let Some(deadlines) = &mut self.deadlines {
+                deadlines.finish(minimum);
+            }
+        }
+        false
+    }
+
+    /// The earliest instant at which there may be something to reap.
+    pub(crate) fn next_deadline(&mut self) -> Option<Micros> {
+        self.deadlines.as_mut()?.earliest()
+    }
+
+    /// Timers on the wheel: at most one per 64 entries.
+    pub(crate) fn timers(&self) -> usize {
+        self.deadlines.as_ref().map_or(0, |one| one.timers())
+    }
+
+    /// Moves the deadline of the entry at `position`.
+    #[inline]
+    pub(crate) fn set_deadline(&mut self, position: usize, deadline: Micros) {
+        self.entries[position].set_deadline(deadline);
+        self.note_deadline(position, deadline);
+    }
+
+    #[inline]
+    pub(crate) fn weight(&self, position: usize) -> u32 {
+        self.weights.as_ref().map_or(1, |weights| weights[position])
+    }
+
+    /// The deadline that hits do not move.
+    #[inline]
+    pub(crate) fn hard(&self, position: usize) -> Micros {
+        let deadline = || self.entries[position].deadline();
+        self.hard
+            .as_ref()
+            .map_or_else(deadline, |hard| hard[position])
+    }
+
+    /// Takes out everything, and gives the memory back.
+    pub(crate) fn drain(&mut self) -> Vec<Removed<K, V>> {
+        let weights = self.weights.as_mut().map(std::mem::take);
+        let entries = std::mem::take(&mut self.entries);
+        self.index.clear();
+        if let Some(list) = &mut self.list {
+            list.clear();
+        }
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.truncate(0);
+        }
+        if let Some(hard) = &mut self.hard {
+            *hard = Vec::new();
+        }
+        let weight = |position: usize| weights.as_ref().map_or(1, |weights| weights[position]);
+        let removed = entries.into_iter().enumerate();
+        removed
+            .map(|(position, entry)| Removed {
+                entry,
+                weight: weight(position),
+            })
+            .collect()
+    }
+
+    /// What follows when an entry has come to `position`.
+    #[inline]
+    fn begin(&mut self, position: usize, hash: u64, deadline: Micros) {
+        if let Some(policy) = self.adaptive.as_deref_mut() {
+            policy.inserted(hash);
+            self.entries[position].set_uses(0, policy.epoch);
+        }
+        self.note_deadline(position, deadline);
+    }
+
+    #[inline]
+    fn note_deadline(&mut self, position: usize, deadline: Micros) {
+        match &mut self.deadlines {
+            Some(deadlines) => deadlines.note(position, deadline),
+            None if deadline == NEVER => {}
+            none => none
+                .insert(Box::new(Deadlines::new()))
+                .note(position, deadline),
+        }
+    }
+
+    #[inline]
+    fn set_columns(&mut self, position: usize, extra: Extra) {
+        fn set<T>(column: &mut Option<Vec<T>>, position: usize, item: T) {
+            match column {
+                Some(column) if position < column.len() => column[position] = item,
+                Some(column) => column.push(item),
+                None => {}
+            }
+        }
+        set(&mut self.weights, position, extra.weight);
+        set(&mut self.hard, position, extra.hard);
+    }
+
+    #[inline]
+    fn unindex(&mut self, position: usize) {
+        let hash = self.hasher.hash_one(&self.entries[position].key);
+        if let Some((_, lane)) = self.index.find(hash, |at| at == position) {
+            self.index.remove(hash, lane);
+        }
+    }
+
+    /// Exchanges two entries with all that is known of them; only [`Policy::Adaptive`] does that.
+    fn swap(&mut self, one: usize, other: usize) {
+        let lane = |at: usize| {
+            let hash = self.hasher.hash_one(&self.entries[at].key);
+            self.index.find(hash, |position| position == at)
+        };
+        let lanes = (lane(one), lane(other));
+        if let (Some((_, first)), Some((_, second))) = lanes {
+            self.index.set_position(first, other);
+            self.index.set_position(second, one);
+        }
+        self.entries.swap(one, other);
+        if let Some(hard) = &mut self.hard {
+            hard.swap(one, other);
+        }
+        if let Some(weights) = &mut self.weights {
+            weights.swap(one, other);
+        }
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.note(one, self.entries[one].deadline());
+            deadlines.note(other, self.entries[other].deadline());
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, most: usize) {
+        self.index.grow(most);
+        for (position, entry) in self.entries.iter().enumerate() {
+            self.index
+                .insert(self.hasher.hash_one(&entry.key), position);
+        }
+        if let Some(policy) = &mut self.adaptive {
+            let soon = (self.entries.len() * 2).min(most);
+            policy.fit(soon.max(16));
+        }
+    }
+}
