@@ -5,5 +5,7 @@
 pub use wheelhouse_collection as collection;
 #[cfg(feature = "resilience")]
 pub use wheelhouse_resilience as resilience;
+#[cfg(feature = "servicegroup")]
+pub use wheelhouse_servicegroup as servicegroup;
 #[cfg(feature = "wheel")]
 pub use wheelhouse_wheel as wheel;

@@ -1,0 +1,7 @@
+//! Groups inside one process, by the paused clock of the runtime.
+
+mod budget;
+mod failures;
+mod handles;
+mod order;
+mod support;
