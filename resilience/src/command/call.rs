@@ -235,8 +235,9 @@ impl Time {
 struct Attempt<'a, T, E> {
     shared: &'a Shared,
     began: Instant,
-    /// Whether it ran to an end that says something.
-    ran: bool,
+    ended: Instant,
+    /// How long it ran, if it did so to an end that says something.
+    ran: Option<Duration>,
     result: Result<T, CommandError<E>>,
 }
 
@@ -256,18 +257,20 @@ impl<'a, T, E> Attempt<'a, T, E> {
             Err(CommandError::Cancelled) => Event::Cancelled,
             Err(CommandError::DeadlineExceeded) => Event::DeadlineExceeded,
         };
-        ending.end(event);
+        let ended = ending.end(event);
+        let took = ended.saturating_duration_since(began);
         Attempt {
             shared,
             began,
-            ran: event.has_run(),
+            ended,
+            ran: event.has_run().then_some(took),
             result,
         }
     }
 
     /// Its result as it is.
     fn returned(self) -> Result<T, CommandError<E>> {
-        self.shared.note_total(self.ran, self.began);
+        self.shared.note(self.ended, self.ran, self.ran);
         self.result
     }
 
@@ -276,11 +279,21 @@ impl<'a, T, E> Attempt<'a, T, E> {
         self,
         fallback: impl FnOnce(&CommandError<E>) -> B,
     ) -> Result<T, FallbackError<E, F>> {
-        let result = match self.result {
-            Ok(value) => Ok(value),
-            Err(cause) => self.shared.fall_back(self.began, cause, fallback).await,
+        let (shared, began) = (self.shared, self.began);
+        let cause = match self.result {
+            Ok(value) => {
+                shared.note(self.ended, self.ran, self.ran);
+                return Ok(value);
+            }
+            Err(cause) => cause,
         };
-        self.shared.note_total(self.ran, self.began);
+        // At once, since the caller may drop the fallback.
+        shared.note(self.ended, self.ran, None);
+        let result = shared.fall_back(began, cause, fallback).await;
+        if self.ran.is_some() {
+            let now = Instant::now();
+            shared.note(now, None, Some(now.saturating_duration_since(began)));
+        }
         result
     }
 }
@@ -316,11 +329,10 @@ impl Shared {
         result.map_err(|error| FallbackError::Failed { cause, error })
     }
 
-    fn note_total(&self, ran: bool, began: Instant) {
-        if ran {
-            let now = Instant::now();
-            let took = now.saturating_duration_since(began);
-            self.record.latency.returned(now.into_std(), took);
+    /// Takes note of how long a call ran and took in all, if it did.
+    fn note(&self, now: Instant, executed: Option<Duration>, total: Option<Duration>) {
+        if executed.or(total).is_some() {
+            self.record.latency.note(now.into_std(), executed, total);
         }
     }
 }

@@ -62,17 +62,18 @@ impl Latency {
         })
     }
 
-    /// A call has run for so long.
-    pub(super) fn executed(&self, now: Instant, took: Duration) {
+    /// A call has run for so long, and has a result after so long, its fallback included.
+    pub(super) fn note(&self, now: Instant, executed: Option<Duration>, total: Option<Duration>) {
         self.at(now, |state| {
-            state.current.execute.saturating_record(micros(took))
-        });
-    }
-
-    /// A call that has run has a result after so long, its fallback included.
-    pub(super) fn returned(&self, now: Instant, took: Duration) {
-        self.at(now, |state| {
-            state.current.total.saturating_record(micros(took))
+            let both = [
+                (&mut state.current.execute, executed),
+                (&mut state.current.total, total),
+            ];
+            for (histogram, took) in both {
+                if let Some(took) = took {
+                    histogram.saturating_record(micros(took));
+                }
+            }
         });
     }
 
@@ -151,9 +152,9 @@ mod tests {
         let ms = Duration::from_millis;
         let latency = Latency::new(start).unwrap();
         assert_eq!(latency.summaries(start), [LatencySummary::default(); 2]);
-        latency.executed(second(1), ms(100));
-        latency.executed(second(29), ms(200));
-        latency.returned(second(29), Duration::MAX);
+        latency.note(second(1), Some(ms(100)), None);
+        latency.note(second(29), Some(ms(200)), None);
+        latency.note(second(29), None, Some(Duration::MAX));
         let [execute, total] = latency.summaries(second(59));
         assert_eq!((execute.calls, total.calls), (2, 1));
         let near = |found: Duration, right: Duration| {
@@ -166,7 +167,7 @@ mod tests {
         near(execute.percentiles[0], ms(100));
         near(execute.percentiles[8], ms(200));
         near(total.percentiles[4], MOST);
-        latency.executed(second(60), ms(5));
+        latency.note(second(60), Some(ms(5)), None);
         assert_eq!(latency.summaries(second(60))[0].calls, 1);
         // A whole span without calls.
         assert_eq!(latency.summaries(second(120))[0].calls, 0);

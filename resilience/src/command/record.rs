@@ -53,26 +53,24 @@ impl<'a> Ending<'a> {
         }
     }
 
-    pub(super) fn end(mut self, event: Event) {
+    /// Writes down `event`, and returns when it happened. How long it took is left to the caller.
+    pub(super) fn end(mut self, event: Event) -> Instant {
         self.over = true;
-        self.write(event);
+        self.write(event)
     }
 
-    fn write(&self, event: Event) {
+    fn write(&self, event: Event) -> Instant {
         let now = Instant::now();
         let elapsed = now.saturating_duration_since(self.began);
         let (name, record) = (&*self.shared.name, &self.shared.record);
         record.tally.add(event, now.into_std());
-        if event.has_run() {
-            record.latency.executed(now.into_std(), elapsed);
-        }
         record.meters.happened(event, elapsed);
         #[cfg(feature = "tracing")]
         if event != Event::Success {
             tracing::debug!(command = name, event = event.name(), ?elapsed, "command");
         }
         let Some(hook) = &record.hook else {
-            return;
+            return now;
         };
         let told = CommandEvent {
             command: name,
@@ -85,6 +83,7 @@ impl<'a> Ending<'a> {
             #[cfg(feature = "tracing")]
             tracing::error!(command = name, event = event.name(), "hook panicked");
         }
+        now
     }
 }
 
@@ -94,7 +93,12 @@ impl Drop for Ending<'_> {
             return;
         }
         if std::thread::panicking() {
-            self.write(self.panicked);
+            let now = self.write(self.panicked);
+            if self.panicked.has_run() {
+                let took = now.saturating_duration_since(self.began);
+                let record = &self.shared.record;
+                record.latency.note(now.into_std(), Some(took), None);
+            }
         } else if let Some(event) = self.given_up {
             self.write(event);
         }
