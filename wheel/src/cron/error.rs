@@ -62,6 +62,11 @@ pub enum CronError {
         /// The name as it was given.
         name: String,
     },
+    /// The time zone is that of the system, which could not be found out.
+    #[error(
+        "time zone: the system's is not known; set TZ to an IANA name such as Europe/Berlin, or name one"
+    )]
+    UnknownZone,
 }
 
 /// A field of a cron expression.

@@ -65,7 +65,9 @@
 //!
 //! The IANA database is built in, so no system files are needed and results do not depend on the
 //! machine; what is built in is jiff's release of it. A program that wants its system's zones first
-//! enables jiff's feature `tzdb-zoneinfo`. A [`TimeZone`] may also be handed in.
+//! enables jiff's feature `tzdb-zoneinfo`. A [`TimeZone`] may also be handed in: [`TimeZone::system`] is
+//! that of the machine, read when it is called. Where the machine does not say which that is, it is
+//! refused rather than taken for UTC.
 //!
 //! # Compared with
 //!

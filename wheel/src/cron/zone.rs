@@ -6,6 +6,9 @@ use super::error::CronError;
 
 /// A time zone, or the name of one.
 ///
+/// [`TimeZone::system`] is the system's, by the variable `TZ` or `/etc/localtime`. Where neither says,
+/// it is a zone that is not known and would behave as UTC: that one is refused.
+///
 /// Names are those of the IANA database (`Europe/Berlin`, `UTC`), in upper or lower case. They
 /// are looked up in the copy that is built in; a program that enables jiff's feature
 /// `tzdb-zoneinfo` gets those of the system first.
@@ -14,7 +17,8 @@ pub trait IntoZone {
     ///
     /// # Errors
     ///
-    /// [`CronError::Zone`] if there is none of that name.
+    /// [`CronError::Zone`] if there is none of that name, [`CronError::UnknownZone`] if it is a
+    /// [`TimeZone`] that stands for one which could not be found out.
     fn into_zone(self) -> Result<TimeZone, CronError>;
 }
 
@@ -22,7 +26,7 @@ impl IntoZone for &str {
     fn into_zone(self) -> Result<TimeZone, CronError> {
         TimeZone::get(self)
             .ok()
-            // `Etc/Unknown` stands for a zone that could not be found out, and behaves as UTC.
+            // `Etc/Unknown` is the name of what is refused as a `TimeZone`, too.
             .filter(|zone| !zone.is_unknown())
             .ok_or_else(|| CronError::Zone {
                 name: self.to_owned(),
@@ -44,12 +48,16 @@ impl IntoZone for String {
 
 impl IntoZone for TimeZone {
     fn into_zone(self) -> Result<TimeZone, CronError> {
+        // Its only use is to say so: as UTC it would run jobs hours off and tell nobody.
+        if self.is_unknown() {
+            return Err(CronError::UnknownZone);
+        }
         Ok(self)
     }
 }
 
 impl IntoZone for &TimeZone {
     fn into_zone(self) -> Result<TimeZone, CronError> {
-        Ok(self.clone())
+        self.clone().into_zone()
     }
 }
