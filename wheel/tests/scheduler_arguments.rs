@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wheelhouse_wheel::scheduler::{
-    Grace, Outcome, Refusal, Retry, ScheduleError, Scheduler, SchedulerBuilder, TaskHandle,
-    TaskOptions,
+    Cancel, Duplicate, Grace, MissedTick, Outcome, Refusal, Retry, ScheduleError, Scheduler,
+    SchedulerBuilder, TaskHandle, TaskOptions,
 };
 use wheelhouse_wheel::{BuildError, Clock, ManualClock};
 
@@ -123,6 +123,91 @@ async fn what_is_for_tasks_that_recur() {
     refused_once(TaskOptions::immediately, immediately).await;
     let limit = "run_limit: 3 is not allowed, it must be left out of a task that runs once";
     refused_once(|task| task.run_limit(3), limit).await;
+}
+
+#[tokio::test]
+async fn what_would_have_no_effect() {
+    let clock = ManualClock::new();
+    let scheduler = Scheduler::builder().clock(clock).build().unwrap();
+    let alive = Arc::new(());
+    type Say = fn(TaskOptions) -> TaskOptions;
+    let missed = "missed_tick: Skip is not allowed, it must be left out of all but `every`; for `cron` \
+                  there is `coalesce`";
+    let coalesce = "coalesce: true is not allowed, it must be left out of all but `cron`; for `every` \
+                    there is `missed_tick`";
+    let duplicate = "on_duplicate: Refuse is not allowed, it must be left out of a task without a key";
+    let places = "max_concurrent: 2 is not allowed, it must be 1 for a task without a key, unless it is \
+                  for `every` or `cron`";
+    // Once, at a fixed rate, after completion, by cron; and all of them with a key.
+    let table: [(Say, &str, [bool; 4], [bool; 4]); 4] = [
+        (
+            |task| task.missed_tick(MissedTick::Skip),
+            missed,
+            [true, false, true, true],
+            [true, false, true, true],
+        ),
+        (
+            |task| task.coalesce(true),
+            coalesce,
+            [true, true, true, false],
+            [true, true, true, false],
+        ),
+        (
+            |task| task.on_duplicate(Duplicate::Refuse),
+            duplicate,
+            [true; 4],
+            [false; 4],
+        ),
+        (
+            |task| task.max_concurrent(2),
+            places,
+            [true, false, true, false],
+            [false; 4],
+        ),
+    ];
+    for (say, expected, without_key, with_key) in table {
+        for (key, refused) in [(None, without_key), (Some("k"), with_key)] {
+            let task = || match key {
+                Some(key) => say(scheduler.task().key(key)),
+                None => say(scheduler.task()),
+            };
+            let answers = [
+                task().after(S, work(&alive)),
+                task().every(S, work(&alive)),
+                task().every_after_completion(S, work(&alive)),
+                #[cfg(feature = "cron")]
+                task().cron("* * * * *", "UTC", work(&alive)),
+            ];
+            for (answer, refused) in answers.into_iter().zip(refused) {
+                match answer {
+                    Ok(task) => assert_eq!((task.cancel(), refused), (Cancel::Cancelled, false)),
+                    Err(error) => assert_eq!((error.to_string().as_str(), refused), (expected, true)),
+                }
+            }
+        }
+    }
+    assert!(scheduler.is_empty());
+    // One run at a time is what such a task has anyway.
+    drop(scheduler.task().max_concurrent(1).after(S, work(&alive)).unwrap());
+}
+
+#[tokio::test]
+async fn what_the_builder_says_of_all_tasks_refuses_none() {
+    let clock = ManualClock::new();
+    let builder = Scheduler::builder().clock(clock).coalesce(false);
+    let builder = builder.missed_tick(MissedTick::Skip).retry(Retry::fixed(S));
+    let scheduler = builder.build().unwrap();
+    let alive = Arc::new(());
+    let task = || scheduler.task();
+    let tasks = [
+        task().after(S, work(&alive)),
+        task().every(S, work(&alive)),
+        task().every_after_completion(S, work(&alive)),
+        #[cfg(feature = "cron")]
+        task().cron("* * * * *", "UTC", work(&alive)),
+    ];
+    assert!(tasks.iter().all(Result::is_ok));
+    assert!(task().after_once(S, ready(())).is_ok());
 }
 
 #[tokio::test]

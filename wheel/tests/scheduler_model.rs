@@ -109,12 +109,17 @@ impl Subject {
     }
 
     fn options(&self, plan: &Plan, until: Option<u64>) -> TaskOptions {
-        let mut options = self.scheduler.task().coalesce(plan.coalesce);
-        options = options.missed_tick(match plan.missed {
-            Missed::Burst => MissedTick::Burst,
-            Missed::Delay => MissedTick::Delay,
-            Missed::Skip => MissedTick::Skip,
-        });
+        let mut options = self.scheduler.task();
+        if let Kind::Cron(_) = plan.kind {
+            options = options.coalesce(plan.coalesce);
+        }
+        if let Kind::Every(_) = plan.kind {
+            options = options.missed_tick(match plan.missed {
+                Missed::Burst => MissedTick::Burst,
+                Missed::Delay => MissedTick::Delay,
+                Missed::Skip => MissedTick::Skip,
+            });
+        }
         if let Some(grace) = plan.grace {
             options = options.grace(Duration::from_millis(grace));
         }

@@ -309,8 +309,7 @@ fn vary(options: TaskOptions, rng: &mut SmallRng) -> TaskOptions {
     if rng.random_ratio(1, 5) {
         options = options.jitter(5 * MS);
     }
-    let policies = [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip];
-    options.missed_tick(policies[rng.random_range(0..3)])
+    options
 }
 
 fn file(
@@ -331,6 +330,13 @@ fn file(
         .blocks
         .store(blocks, SeqCst);
     let kind = rng.random_range(0..2);
+    let options = match (recurs, blocks, kind) {
+        (true, false, 0) | (true, true, _) => {
+            let policies = [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip];
+            options.missed_tick(policies[rng.random_range(0..3)])
+        }
+        _ => options,
+    };
     Ok(match (recurs, blocks, kind) {
         (false, false, 0) => options.after(delay, move || work.attempt())?,
         (false, false, _) => options.at(Instant::now() + delay, move || work.attempt())?,

@@ -65,7 +65,7 @@ pub enum Refusal {
         /// The key that both tasks carry.
         key: Arc<str>,
     },
-    /// An argument is out of range.
+    /// An argument is out of range, or an option would have no effect on the task.
     #[error("{argument}: {value} is not allowed, it must be {allowed}")]
     Argument {
         /// Which one.

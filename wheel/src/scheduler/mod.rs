@@ -33,7 +33,19 @@
 //! | fixed delay | [`every_after_completion`](Scheduler::every_after_completion) | [`every_after_completion_blocking`](Scheduler::every_after_completion_blocking) | a delay from now | a delay after the last ended |
 //! | cron | `cron` | `cron_blocking` | its next time | its next time |
 //!
-//! All else that can be said of a task is said before, with [`Scheduler::task`].
+//! All else that can be said of a task is said before, with [`Scheduler::task`]. An option that would
+//! have no effect on the task is refused when it is scheduled; the same said of all tasks, at the
+//! [builder](Scheduler::builder), is for those that can have it.
+//!
+//! | option | for |
+//! |---|---|
+//! | [`missed_tick`](TaskOptions::missed_tick) | `every` |
+//! | [`coalesce`](TaskOptions::coalesce) | `cron` |
+//! | [`run_limit`](TaskOptions::run_limit), [`immediately`](TaskOptions::immediately) | what recurs |
+//! | [`on_duplicate`](TaskOptions::on_duplicate) | what has a [`key`](TaskOptions::key) |
+//! | [`max_concurrent`](TaskOptions::max_concurrent) of 2 or more | what has a key, `every`, `cron`; blocking work that recurs only after completion |
+//! | [`retry`](TaskOptions::retry) | all but `after_once` |
+//! | all others | every task |
 //!
 //! # Guarantees
 //!

@@ -23,14 +23,34 @@ pub enum Duplicate {
 /// The name of a task that has none.
 static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("task"));
 
+/// What was said of a task itself and not of all: one bit for each option that not every kind of task
+/// can have.
+pub(super) mod own {
+    pub(in crate::scheduler) const DUPLICATE: u8 = 1;
+    pub(in crate::scheduler) const RETRY: u8 = 2;
+    pub(in crate::scheduler) const MISSED: u8 = 4;
+    pub(in crate::scheduler) const COALESCE: u8 = 8;
+    pub(in crate::scheduler) const LIMIT: u8 = 16;
+}
+
+/// When a task runs, as far as options depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Once,
+    FixedRate,
+    AfterCompletion,
+    #[cfg(feature = "cron")]
+    Cron,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) name: Option<Arc<str>>,
     pub(super) key: Option<Arc<str>>,
     pub(super) duplicate: Duplicate,
     pub(super) retry: Option<Retry>,
-    /// Said of the task itself, not of all.
-    pub(super) own_retry: bool,
+    /// Bits of [`own`].
+    pub(super) own: u8,
     pub(super) timeout: Option<Duration>,
     /// `None` is one run at a time.
     pub(super) max_concurrent: Option<usize>,
@@ -53,7 +73,7 @@ impl Options {
             key: None,
             duplicate: Duplicate::Replace,
             retry: None,
-            own_retry: false,
+            own: 0,
             timeout: None,
             max_concurrent: None,
             missed: MissedTick::Burst,
@@ -90,16 +110,53 @@ impl Options {
         self.max_concurrent.is_some_and(|runs| runs > 1)
     }
 
-    /// Refuses what makes sense for recurring tasks alone.
-    pub(super) fn check_once(&self) -> Result<(), Refusal> {
-        let only = "left out of a task that runs once";
-        if self.immediately {
-            return Err(Refusal::argument("immediately", true, only));
+    /// Whether this was said of the task itself.
+    pub(super) fn said(&self, option: u8) -> bool {
+        self.own & option != 0
+    }
+
+    /// Refuses what was said of the task itself and would have no effect on one of this kind. What was
+    /// said of all tasks is for those that can have it.
+    pub(super) fn check_for(&self, kind: Kind) -> Result<(), Refusal> {
+        self.check()?;
+        let refuse = |argument, value: &dyn std::fmt::Debug, allowed| {
+            Err(Refusal::argument(argument, value, allowed))
+        };
+        if kind == Kind::Once {
+            let only = "left out of a task that runs once";
+            if self.immediately {
+                return refuse("immediately", &true, only);
+            }
+            if let Some(limit) = self.limit.filter(|_| self.said(own::LIMIT)) {
+                return refuse("run_limit", &limit, only);
+            }
         }
-        if let Some(limit) = self.limit {
-            return Err(Refusal::argument("run_limit", limit, only));
+        if self.said(own::MISSED) && kind != Kind::FixedRate {
+            let only = "left out of all but `every`; for `cron` there is `coalesce`";
+            return refuse("missed_tick", &self.missed, only);
         }
-        Ok(())
+        #[cfg(feature = "cron")]
+        let is_cron = kind == Kind::Cron;
+        #[cfg(not(feature = "cron"))]
+        let is_cron = false;
+        if self.said(own::COALESCE) && !is_cron {
+            let only = "left out of all but `cron`; for `every` there is `missed_tick`";
+            return refuse("coalesce", &self.coalesce, only);
+        }
+        if self.key.is_some() {
+            return Ok(());
+        }
+        if self.said(own::DUPLICATE) {
+            let only = "left out of a task without a key";
+            return refuse("on_duplicate", &self.duplicate, only);
+        }
+        match self.max_concurrent {
+            Some(runs) if runs > 1 && matches!(kind, Kind::Once | Kind::AfterCompletion) => {
+                let only = "1 for a task without a key, unless it is for `every` or `cron`";
+                refuse("max_concurrent", &runs, only)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What reports and events call the task.

@@ -14,7 +14,7 @@ use super::error::{Refusal, ScheduleError};
 use super::gate::Gate;
 use super::handle::TaskHandle;
 use super::inner::Inner;
-use super::options::{Duplicate, Options};
+use super::options::{Duplicate, Kind, Options, own};
 use super::plan::{MissedTick, Plan};
 use super::retry::Retry;
 use super::work::{Async, Blocking, Once, Outcome, Shared, Work};
@@ -62,6 +62,13 @@ impl TaskOptions {
         Arc::make_mut(&mut self.options)
     }
 
+    /// Notes that this option is the task's own.
+    fn set_own(&mut self, option: u8) -> &mut Options {
+        let options = self.set();
+        options.own |= option;
+        options
+    }
+
     /// What reports and events call it. Without a name that is its key, or "task".
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.set().name = Some(name.into());
@@ -76,17 +83,17 @@ impl TaskOptions {
         self
     }
 
-    /// What becomes of a task that carries the same key: it is replaced by default.
+    /// What becomes of a task that carries the same key: it is replaced by default. Only with a
+    /// [`key`](Self::key).
     pub fn on_duplicate(mut self, duplicate: Duplicate) -> Self {
-        self.set().duplicate = duplicate;
+        self.set_own(own::DUPLICATE).duplicate = duplicate;
         self
     }
 
     /// Tries failed runs again. Not for [`after_once`](Self::after_once), whose future can run but
     /// once; one that the [builder](super::SchedulerBuilder::retry) gives to all tasks leaves it out.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.set().retry = Some(retry);
-        self.set().own_retry = true;
+        self.set_own(own::RETRY).retry = Some(retry);
         self
     }
 
@@ -101,15 +108,16 @@ impl TaskOptions {
     /// more. With more than 1 (by default it is 1) a task that recurs does not wait for the end of
     /// one run before it begins the next, unless it counts from that end; each of its runs counts
     /// against [`max_pending`](super::SchedulerBuilder::max_pending). Runs that find no place wait for
-    /// one, by priority.
+    /// one, by priority. More than 1 needs a key or a task that may overlap itself, which are those of
+    /// [`every`](Self::every) and `cron`.
     pub fn max_concurrent(mut self, runs: usize) -> Self {
         self.set().max_concurrent = Some(runs);
         self
     }
 
-    /// What becomes of ticks that [`every`](Self::every) missed.
+    /// What becomes of ticks that [`every`](Self::every) missed. Only for that.
     pub fn missed_tick(mut self, missed: MissedTick) -> Self {
-        self.set().missed = missed;
+        self.set_own(own::MISSED).missed = missed;
         self
     }
 
@@ -121,9 +129,9 @@ impl TaskOptions {
     }
 
     /// Whether a cron task runs once for all the times that it missed (the default), or once for
-    /// each.
+    /// each. Only for that.
     pub fn coalesce(mut self, coalesce: bool) -> Self {
-        self.set().coalesce = coalesce;
+        self.set_own(own::COALESCE).coalesce = coalesce;
         self
     }
 
@@ -137,7 +145,7 @@ impl TaskOptions {
     /// How many times a task that recurs runs, 1 or more. Attempts of one run count once, and runs
     /// that were missed do not count.
     pub fn run_limit(mut self, runs: u64) -> Self {
-        self.set().limit = Some(runs);
+        self.set_own(own::LIMIT).limit = Some(runs);
         self
     }
 
@@ -197,7 +205,7 @@ impl TaskOptions {
         A: Future + Send + 'static,
         A::Output: Outcome,
     {
-        if let (true, Some(retry)) = (self.options.own_retry, &self.options.retry) {
+        if let (true, Some(retry)) = (self.options.said(own::RETRY), &self.options.retry) {
             let allowed = "left out for a future, which runs but once: give `after` a closure";
             let refusal = Refusal::argument("retry", retry, allowed);
             return Err(ScheduleError::new(refusal, work));
@@ -217,7 +225,7 @@ impl TaskOptions {
         A: Future + Send + 'static,
         A::Output: Outcome,
     {
-        self.recurring("every", Pace::FixedRate, period, Async(work))
+        self.recurring("every", Kind::FixedRate, period, Async(work))
     }
 
     /// Runs `work` again and again, each time `delay` after the end of the run before; the first
@@ -233,7 +241,7 @@ impl TaskOptions {
     {
         self.recurring(
             "every_after_completion",
-            Pace::AfterCompletion,
+            Kind::AfterCompletion,
             delay,
             Async(work),
         )
@@ -295,7 +303,7 @@ impl TaskOptions {
     {
         self.recurring(
             "every_blocking",
-            Pace::FixedRate,
+            Kind::FixedRate,
             period,
             Blocking::new(work),
         )
@@ -313,7 +321,7 @@ impl TaskOptions {
     {
         self.recurring(
             "every_after_completion_blocking",
-            Pace::AfterCompletion,
+            Kind::AfterCompletion,
             delay,
             Blocking::new(work),
         )
@@ -341,11 +349,7 @@ impl TaskOptions {
     }
 
     fn once<W: Work>(self, first: First, work: W) -> Scheduled<W::Outcome, W::Given> {
-        let checked = self
-            .options
-            .check()
-            .and_then(|()| self.options.check_once());
-        if let Err(refusal) = checked {
+        if let Err(refusal) = self.options.check_for(Kind::Once) {
             return Err(ScheduleError::new(refusal, work.give_back()));
         }
         schedule(&self.inner, Some(self.options), first, None, work)
@@ -354,16 +358,16 @@ impl TaskOptions {
     fn recurring<W: Work>(
         self,
         method: &'static str,
-        pace: Pace,
+        kind: Kind,
         period: Duration,
         work: W,
     ) -> Scheduled<W::Outcome, W::Given> {
         let checked = if period.is_zero() {
             Err(Refusal::argument(method, period, "more than 0"))
-        } else if pace == Pace::AfterCompletion {
-            self.options.check()
+        } else if kind == Kind::AfterCompletion {
+            self.options.check_for(kind)
         } else {
-            self.check_overlap::<W>()
+            self.check_overlap::<W>(kind)
         };
         if let Err(refusal) = checked {
             return Err(ScheduleError::new(refusal, work.give_back()));
@@ -374,9 +378,9 @@ impl TaskOptions {
         } else {
             now.checked_add(period)
         };
-        let plan = match pace {
-            Pace::AfterCompletion => Plan::AfterCompletion { delay: period },
-            Pace::FixedRate => Plan::Every {
+        let plan = match kind {
+            Kind::AfterCompletion => Plan::AfterCompletion { delay: period },
+            _ => Plan::Every {
                 period,
                 missed: self.options.missed,
                 // What lies beyond the end of time never comes.
@@ -387,8 +391,8 @@ impl TaskOptions {
         self.with_plan(first, plan, work)
     }
 
-    fn check_overlap<W: Work>(&self) -> Result<(), Refusal> {
-        self.options.check()?;
+    fn check_overlap<W: Work>(&self, kind: Kind) -> Result<(), Refusal> {
+        self.options.check_for(kind)?;
         match self.options.max_concurrent {
             Some(runs) if runs > 1 && W::BLOCKING => Err(Refusal::argument(
                 "max_concurrent",
@@ -405,7 +409,7 @@ impl TaskOptions {
         cron: Result<crate::cron::Cron, crate::cron::CronError>,
         work: W,
     ) -> Scheduled<W::Outcome, W::Given> {
-        let planned = self.check_overlap::<W>().and_then(|()| {
+        let planned = self.check_overlap::<W>(Kind::Cron).and_then(|()| {
             let cron = cron?;
             let wall = self.inner.clock.system_now();
             let due = if self.options.immediately {
@@ -443,15 +447,6 @@ impl TaskOptions {
             schedule(&self.inner, Some(self.options), first, Some(plan), work)
         }
     }
-}
-
-/// What the next run counts from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    /// The time at which the last was due.
-    FixedRate,
-    /// The end of the last.
-    AfterCompletion,
 }
 
 /// When the first run is due.
