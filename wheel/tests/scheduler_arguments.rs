@@ -395,6 +395,14 @@ async fn settings_of_the_builder() {
             "name: \"a\\0b\" is not allowed, it must be without NUL characters",
         ),
         (
+            |it| it.max_concurrent_per_key(0),
+            "max_concurrent_per_key: 0 is not allowed, it must be 1 or more",
+        ),
+        (
+            |it| it.run_limit(0),
+            "run_limit: 0 is not allowed, it must be 1 or more",
+        ),
+        (
             |it| it.timeout(Duration::ZERO),
             "timeout: 0ns is not allowed, it must be more than 0",
         ),

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -25,7 +25,8 @@ use super::retry::Retry;
 /// How many parts the tasks are divided among.
 const SHARDS: usize = 16;
 
-/// Settings for a [`Scheduler`], and what its tasks do unless they say otherwise.
+/// Settings for a [`Scheduler`], and what its tasks do unless they say otherwise: each of them that can
+/// have the option.
 #[must_use]
 pub struct SchedulerBuilder {
     name: String,
@@ -145,6 +146,35 @@ impl SchedulerBuilder {
     /// [`TaskOptions::jitter`](super::TaskOptions::jitter) of tasks that do not say otherwise.
     pub fn jitter(mut self, jitter: Duration) -> Self {
         self.defaults.jitter = jitter;
+        self
+    }
+
+    /// How many runs of each key may be in progress at once, 1 or more: 1. It is the
+    /// [`TaskOptions::max_concurrent`](super::TaskOptions::max_concurrent) of tasks that carry a key and
+    /// do not say otherwise; those of them that recur may then overlap themselves, unless their work
+    /// blocks.
+    pub fn max_concurrent_per_key(mut self, runs: usize) -> Self {
+        self.defaults.max_concurrent_per_key = Some(runs);
+        self
+    }
+
+    /// [`TaskOptions::run_limit`](super::TaskOptions::run_limit) of tasks that recur and do not say
+    /// otherwise.
+    pub fn run_limit(mut self, runs: u64) -> Self {
+        self.defaults.limit = Some(runs);
+        self
+    }
+
+    /// [`TaskOptions::until`](super::TaskOptions::until) of tasks that do not say otherwise, one-shots
+    /// among them.
+    pub fn until(mut self, end: impl Into<Instant>) -> Self {
+        self.defaults.until = Some(end.into());
+        self
+    }
+
+    /// [`TaskOptions::priority`](super::TaskOptions::priority) of tasks that do not say otherwise.
+    pub fn priority(mut self, priority: i8) -> Self {
+        self.defaults.priority = priority;
         self
     }
 

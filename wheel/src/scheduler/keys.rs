@@ -36,7 +36,7 @@ impl Keys {
         options: &Options,
         file: impl FnOnce(Arc<Gate>) -> Result<Arc<dyn Entry>, Refusal>,
     ) -> Result<(), Refusal> {
-        let places = options.max_concurrent.unwrap_or(1);
+        let places = options.places();
         let mut map = self.map.lock();
         if options.duplicate == Duplicate::Refuse
             && let Some(Holder {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::error::Refusal;
 use super::gate::Gate;
-use super::plan::MissedTick;
+use super::plan::{MissedTick, Plan};
 use super::retry::Retry;
+use super::work::Work;
 
 /// What a task does to one that carries the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,8 +53,9 @@ pub(super) struct Options {
     /// Bits of [`own`].
     pub(super) own: u8,
     pub(super) timeout: Option<Duration>,
-    /// `None` is one run at a time.
     pub(super) max_concurrent: Option<usize>,
+    /// The same for those that carry a key and do not say it.
+    pub(super) max_concurrent_per_key: Option<usize>,
     pub(super) missed: MissedTick,
     pub(super) grace: Option<Duration>,
     pub(super) coalesce: bool,
@@ -76,6 +78,7 @@ impl Options {
             own: 0,
             timeout: None,
             max_concurrent: None,
+            max_concurrent_per_key: None,
             missed: MissedTick::Burst,
             grace: None,
             coalesce: true,
@@ -99,15 +102,26 @@ impl Options {
         if self.max_concurrent == Some(0) {
             return Err(Refusal::argument("max_concurrent", 0, "1 or more"));
         }
+        if self.max_concurrent_per_key == Some(0) {
+            let argument = "max_concurrent_per_key";
+            return Err(Refusal::argument(argument, 0, "1 or more"));
+        }
         if self.limit == Some(0) {
             return Err(Refusal::argument("run_limit", 0, "1 or more"));
         }
         Ok(())
     }
 
-    /// Whether runs of a task may overlap.
-    pub(super) fn overlaps(&self) -> bool {
-        self.max_concurrent.is_some_and(|runs| runs > 1)
+    /// How many runs of the task's key, or of the task, may be in progress at once.
+    pub(super) fn places(&self) -> usize {
+        let of_key = self.max_concurrent_per_key.filter(|_| self.key.is_some());
+        self.max_concurrent.or(of_key).unwrap_or(1)
+    }
+
+    /// Whether runs of a task that does this work by this plan may overlap. Those of blocking work do
+    /// not: its closure runs on one thread at a time.
+    pub(super) fn overlaps<W: Work>(&self, plan: &Plan) -> bool {
+        self.places() > 1 && plan.may_overlap() && !W::BLOCKING
     }
 
     /// Whether this was said of the task itself.

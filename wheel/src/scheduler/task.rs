@@ -149,7 +149,8 @@ impl TaskOptions {
         self
     }
 
-    /// No run is due after this instant; jitter and further attempts may put one off past it.
+    /// No run is due after this instant; jitter and further attempts may put one off past it. A task
+    /// whose first run would be after it is refused.
     pub fn until(mut self, end: impl Into<Instant>) -> Self {
         self.set().until = Some(end.into());
         self
@@ -440,7 +441,7 @@ impl TaskOptions {
         plan: Plan,
         work: W,
     ) -> Scheduled<W::Outcome, W::Given> {
-        if plan.may_overlap() && self.options.overlaps() {
+        if self.options.overlaps::<W>(&plan) {
             let work = Shared::new(work);
             schedule(&self.inner, Some(self.options), first, Some(plan), work)
         } else {
@@ -476,7 +477,7 @@ pub(super) fn schedule<W: Work>(
     if let Err(refusal) = admitted {
         return Err(ScheduleError::new(refusal, work.give_back()));
     }
-    let overlaps = plan.as_ref().is_some_and(Plan::may_overlap) && given.overlaps();
+    let overlaps = plan.as_ref().is_some_and(|plan| given.overlaps::<W>(plan));
     let mut flags = flag::HANDLE;
     flags |= if overlaps { flag::OVERLAP } else { 0 };
     flags |= if given.key.is_some() { flag::GATED } else { 0 };
@@ -486,11 +487,11 @@ pub(super) fn schedule<W: Work>(
     }
     let head = Head::new(shard(inner.shards.len()), given.priority, flags);
     let key = given.key.clone();
-    let limit = given.limit;
+    let limit = given.limit.filter(|_| plan.is_some());
     let options = options.map(|mut options| {
         if overlaps && key.is_none() {
-            let places = options.max_concurrent.unwrap_or(1);
-            Arc::make_mut(&mut options).gate = Some(Arc::new(Gate::new(places)));
+            let gate = Arc::new(Gate::new(options.places()));
+            Arc::make_mut(&mut options).gate = Some(gate);
         }
         options
     });
