@@ -360,7 +360,7 @@ fn usage_errors_are_one_line_and_exit_code_2() {
                 "--scenario=hang",
                 "--set=cooldown=1s",
             ],
-            "--set: consecutive has no setting \"cooldown\"; it has failures=6, interval=0s, \
+            "--set: there is no setting \"cooldown\"; consecutive has failures=6, interval=0s, \
              cool-down=1m, ",
         ),
         (

@@ -192,7 +192,7 @@ fn prepare(args: &BreakerArgs, names: &[&str]) -> Result<(Scenario, Vec<Chosen>)
         .iter()
         .map(|name| Chosen::build(name, &mut settings, args.seed));
     let policies = built.collect::<Result<_, _>>()?;
-    settings.finish(names.last().copied().unwrap_or_default())?;
+    settings.finish()?;
     let scenario =
         Scenario::load(&args.scenario, args.rps).map_err(|error| format!("--scenario: {error}"))?;
     Ok((scenario, policies))

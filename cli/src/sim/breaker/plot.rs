@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::{
     output,
-    scenario::Scenario,
+    scenario::{Phase, Scenario},
     series::{Series, Slice, View},
 };
 use crate::plot::{LEFT, RIGHT, Sheet, escaped, nice_axis};
@@ -67,7 +67,8 @@ pub(super) fn svg(
     });
     let axis = nice_axis(most.fold(0.0, f64::max));
     plot.panel(below, axis, "failures a second", "", lines, per_second);
-    plot.time_axis(below + PANEL);
+    let shaded = scenario.phases.iter().any(Phase::is_sick);
+    plot.time_axis(below + PANEL, shaded);
     plot.sheet.finish()
 }
 
@@ -156,7 +157,7 @@ impl Plot {
         }
     }
 
-    fn time_axis(&mut self, bottom: f64) {
+    fn time_axis(&mut self, bottom: f64, shaded: bool) {
         self.sheet.bottom_axis(bottom);
         let span = (self.view.end - self.view.begin) as f64 / 1e9;
         let (unit, name) = match span {
@@ -178,7 +179,8 @@ impl Plot {
             ));
             at += step;
         }
-        let title = format!("{name} since the first call, sick phases shaded");
+        let shading = if shaded { ", sick phases shaded" } else { "" };
+        let title = format!("{name} since the start{shading}");
         self.sheet.bottom_title(bottom + 50.0, &title);
     }
 }

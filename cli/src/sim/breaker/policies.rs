@@ -65,7 +65,7 @@ impl Chosen {
     ///
     /// Names what is unknown or out of range.
     pub(super) fn build(name: &str, set: &mut Settings, seed: u64) -> Result<Self, String> {
-        set.begin();
+        set.begin(name);
         let throttle = |mode, set: &mut Settings| Shipped::throttle(mode, set, seed);
         match name {
             "default" => Shipped::standard(set, seed).map(Self::Shipped),

@@ -11,8 +11,14 @@ use crate::args;
 #[derive(Debug)]
 pub(super) struct Settings {
     given: Vec<Given>,
-    /// Key and default of every setting of the policy that is being built.
-    known: Vec<(&'static str, String)>,
+    /// The settings of each policy that has asked, with their defaults.
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    policy: String,
+    settings: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -49,8 +55,11 @@ impl Settings {
     }
 
     /// Another policy begins to ask.
-    pub(super) fn begin(&mut self) {
-        self.known.clear();
+    pub(super) fn begin(&mut self, policy: &str) {
+        self.known.push(Known {
+            policy: policy.to_owned(),
+            settings: Vec::new(),
+        });
     }
 
     /// A duration.
@@ -117,20 +126,19 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Names a key that none of them knows, and those of the last one.
-    pub(super) fn finish(&self, policies: &str) -> Result<(), String> {
+    /// Names a key that none of them knows, and those that they do.
+    pub(super) fn finish(&self) -> Result<(), String> {
         let Some(unknown) = self.given.iter().find(|given| !given.asked) else {
             return Ok(());
         };
-        let known: Vec<_> = self
-            .known
-            .iter()
-            .map(|(key, default)| format!("{key}={default}"))
-            .collect();
+        let known = self.known.iter().map(|known| {
+            let settings = known.settings.join(", ");
+            format!("{} has {settings}", known.policy)
+        });
         Err(format!(
-            "--set: {policies} has no setting {:?}; it has {}",
+            "--set: there is no setting {:?}; {}",
             unknown.key,
-            known.join(", ")
+            known.collect::<Vec<_>>().join("; ")
         ))
     }
 
@@ -141,7 +149,9 @@ impl Settings {
         shown: impl Display,
         read: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<T, String> {
-        self.known.push((key, shown.to_string()));
+        if let Some(known) = self.known.last_mut() {
+            known.settings.push(format!("{key}={shown}"));
+        }
         match self.given.iter_mut().find(|given| given.key == key) {
             None => Ok(default),
             Some(given) => {
@@ -170,7 +180,7 @@ mod tests {
         assert_eq!(set.whole("volume", 1, 0..=9), Ok(7));
         assert_eq!(set.number("rate", 0.5, 0.0..=1.0), Ok(0.25));
         assert_eq!(set.flag("jitter", true), Ok(false));
-        assert_eq!(set.finish("it"), Ok(()));
+        assert_eq!(set.finish(), Ok(()));
     }
 
     #[test]
@@ -199,13 +209,16 @@ mod tests {
     #[test]
     fn a_key_that_nobody_asks_for_is_refused_with_those_that_are() {
         let mut set = settings(&["windw=2s"]).unwrap();
-        set.begin();
+        set.begin("model-x");
         set.whole("volume", 20, 0..=100).unwrap();
         let hour = Duration::ZERO..=Duration::from_secs(3600);
         set.nanos("window", 10_000_000_000, hour).unwrap();
+        set.begin("model-y");
+        set.flag("jitter", true).unwrap();
         assert_eq!(
-            set.finish("model-x").unwrap_err(),
-            "--set: model-x has no setting \"windw\"; it has volume=20, window=10s"
+            set.finish().unwrap_err(),
+            "--set: there is no setting \"windw\"; model-x has volume=20, window=10s; \
+             model-y has jitter=true"
         );
     }
 }
