@@ -3,14 +3,16 @@
 
 mod support {
     pub(crate) mod runs;
+    pub(crate) mod told;
 }
 
 use std::future::ready;
 use std::time::Duration;
 
 use support::runs::{MS, Runs};
+use support::told::told;
 use wheelhouse_wheel::scheduler::{
-    Cancel, MissedTick, Refusal, Run, Scheduler, SchedulerBuilder, Status, TaskError,
+    Cancel, Duplicate, MissedTick, Refusal, Run, Scheduler, SchedulerBuilder, Status, TaskError,
 };
 use wheelhouse_wheel::{Clock, ManualClock};
 
@@ -241,6 +243,57 @@ async fn what_does_not_fit_is_refused_until_there_is_room() {
     scheduler.run_for(&clock, 25 * MS).await;
     assert_eq!(runs.taken(), "10 first, 20 second, 30 fourth");
     assert_eq!(fourth.await, Ok(()));
+}
+
+#[tokio::test]
+async fn at_the_limit_a_task_can_take_the_place_of_the_one_it_replaces() {
+    let (clock, scheduler, runs) = with(|builder| builder.max_pending(2));
+    let keyed = |key: &'static str| scheduler.task().key(key);
+    let old = keyed("a").every(10 * MS, runs.work("old")).unwrap();
+    let mut events = scheduler.events();
+    drop(keyed("b").after(40 * MS, runs.work("b")).unwrap());
+    let new = keyed("a").after(20 * MS, runs.work("new")).unwrap();
+    assert_eq!(old.await, Err(TaskError::Cancelled));
+    assert_eq!((scheduler.len(), scheduler.stats().cancelled), (2, 1));
+    assert_eq!(
+        told(&mut events),
+        ["b: scheduled", "a: scheduled", "a: cancelled"]
+    );
+    // Neither another key, nor one that is not to replace, nor none.
+    for options in [
+        keyed("c"),
+        keyed("a").on_duplicate(Duplicate::Refuse),
+        scheduler.task(),
+    ] {
+        let error = options.after(MS, runs.work("more")).unwrap_err();
+        assert_eq!(*error.refusal(), Refusal::Full);
+    }
+    scheduler.run_for(&clock, 40 * MS).await;
+    assert_eq!(runs.taken(), "20 new, 40 b");
+    assert_eq!(new.await, Ok(()));
+    assert!(scheduler.is_empty());
+}
+
+#[tokio::test]
+async fn at_the_limit_a_run_in_progress_gives_its_place_to_nobody() {
+    let (clock, scheduler, runs) = with(|builder| builder.max_pending(1));
+    let (let_go, gate) = tokio::sync::oneshot::channel::<()>();
+    let old = scheduler.task().key("a");
+    let old = old.after_once(10 * MS, async { drop(gate.await) }).unwrap();
+    clock.advance(10 * MS);
+    while old.status() != Status::Running {
+        tokio::task::yield_now().await;
+    }
+    let new = || scheduler.task().key("a").after(MS, runs.work("new"));
+    assert_eq!(*new().unwrap_err().refusal(), Refusal::Full);
+    // The old task has not heard of it.
+    assert_eq!((old.status(), scheduler.stats().cancelled), (Status::Running, 0));
+    let_go.send(()).unwrap();
+    assert_eq!(old.await, Ok(()));
+    scheduler.settled().await;
+    drop(new().unwrap());
+    scheduler.run_for(&clock, 10 * MS).await;
+    assert_eq!(runs.taken(), "11 new");
 }
 
 #[tokio::test]

@@ -68,7 +68,8 @@ impl SchedulerBuilder {
         self
     }
 
-    /// How many tasks may be pending or running, 1 or more: 16 777 216. More are refused.
+    /// How many tasks may be pending or running, 1 or more: 16 777 216. More are refused, but for one
+    /// that takes the place of another which carries its key and of which no run is in progress.
     pub fn max_pending(mut self, tasks: usize) -> Self {
         self.max_pending = tasks;
         self

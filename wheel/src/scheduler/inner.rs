@@ -38,7 +38,7 @@ use super::meters::Meters;
 use super::options::Options;
 use super::ready::Ready;
 use super::recur::Past;
-use super::shard::Shard;
+use super::shard::{Shard, Timed};
 use super::shutdown::{Ending, Tally};
 use super::stats::{SchedulerStats, count};
 
@@ -107,6 +107,14 @@ pub enum Cancel {
     Running,
     /// The task had ended before.
     Ended,
+}
+
+/// What is left of a task that had to make room for another.
+pub(super) struct Displaced {
+    taken: Option<Timed>,
+    was_due: bool,
+    /// An outcome that nobody will ask for.
+    stale: Option<Box<dyn Any + Send>>,
 }
 
 impl Inner {
@@ -181,11 +189,16 @@ impl Inner {
 
     /// Makes room for one more task.
     pub(super) fn admit(&self) -> Result<(), Refusal> {
-        if self.live.fetch_add(1, SeqCst) >= self.max_pending {
-            self.unadmit();
-            return Err(Refusal::Full);
+        if self.admit_anyway() {
+            return Ok(());
         }
-        Ok(())
+        self.unadmit();
+        Err(Refusal::Full)
+    }
+
+    /// Counts one more task, and says whether there was room for it.
+    pub(super) fn admit_anyway(&self) -> bool {
+        self.live.fetch_add(1, SeqCst) < self.max_pending
     }
 
     /// Takes that back. A drain may have seen a task that was never there.
@@ -445,6 +458,41 @@ impl Inner {
     /// Cancels a task and cuts off the runs in progress.
     pub(super) fn abort(&self, entry: &dyn Entry) -> Cancel {
         self.call_off(entry, true)
+    }
+
+    /// Ends a task of which no run is in progress, as a cancellation would, and leaves any other as it
+    /// is. The caller owes it [`bury_displaced`](Self::bury_displaced), outside of every lock.
+    pub(super) fn displace(&self, entry: &dyn Entry) -> Option<Displaced> {
+        let mut state = self.shard_of(entry).lock();
+        let mut guard = entry.lock();
+        let was = entry.head().phase();
+        let overlaps = guard.as_ref().is_some_and(|extra| extra.overlapping > 0);
+        if !matches!(was, Phase::Waiting | Phase::Due) || overlaps {
+            return None;
+        }
+        Some(Displaced {
+            taken: (was == Phase::Waiting).then(|| state.remove(entry.head().node())),
+            was_due: was == Phase::Due,
+            stale: {
+                entry.head().set_phase(Phase::Ended);
+                guard.as_mut().and_then(|extra| extra.output.take())
+            },
+        })
+    }
+
+    pub(super) fn bury_displaced(&self, entry: &dyn Entry, displaced: Displaced) {
+        let Displaced {
+            taken,
+            was_due,
+            stale,
+        } = displaced;
+        drop(taken);
+        self.contain("drop of an outcome", || drop(stale));
+        if was_due {
+            self.leave_queues(entry);
+        }
+        self.tell_cancelled(entry, Ending::Cancelled);
+        entry.bury(self, TaskError::Cancelled);
     }
 
     fn call_off(&self, entry: &dyn Entry, abort: bool) -> Cancel {

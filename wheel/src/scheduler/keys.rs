@@ -28,12 +28,14 @@ struct Holder {
 }
 
 impl Keys {
-    /// Makes and files a task with a key. `file` gets the gate of the key.
+    /// Makes and files a task with a key. `file` gets the gate of the key. Where there is no room, it
+    /// takes the place of the task that it replaces, if no run of that is in progress.
     pub(super) fn install(
         &self,
         inner: &Inner,
         key: &Arc<str>,
         options: &Options,
+        has_room: bool,
         file: impl FnOnce(Arc<Gate>) -> Result<Arc<dyn Entry>, Refusal>,
     ) -> Result<(), Refusal> {
         let places = options.places();
@@ -46,13 +48,20 @@ impl Keys {
         {
             return Err(Refusal::Duplicate { key: key.clone() });
         }
+        let displaced = if has_room {
+            None
+        } else {
+            let old = map.get(key).and_then(|holder| holder.task.clone());
+            let displaced = old.and_then(|old| Some((inner.displace(&*old)?, old)));
+            Some(displaced.ok_or(Refusal::Full)?)
+        };
         let holder = map.entry(key.clone()).or_insert_with(|| Holder {
             task: None,
             gate: Arc::new(Gate::new(places)),
             places,
         });
         let gate = holder.gate.clone();
-        match file(gate.clone()) {
+        let filed = match file(gate.clone()) {
             Ok(task) => {
                 let replaced = holder.task.replace(task.clone());
                 // Under the lock of the map, so that the last word on the places is the holder's.
@@ -66,7 +75,8 @@ impl Keys {
                 advance_all(let_in);
                 inner.announce(&*task);
                 if let Some(replaced) = replaced {
-                    // What it tells is of no interest: the new task waits for a run in progress.
+                    // What it tells is of no interest: the new task waits for a run in progress. And
+                    // if it had to make room it has ended.
                     let _ = inner.cancel(&*replaced);
                 }
                 Ok(())
@@ -75,9 +85,14 @@ impl Keys {
                 if holder.task.is_none() && gate.is_idle() {
                     map.remove(key);
                 }
+                drop(map);
                 Err(refusal)
             }
+        };
+        if let Some((displaced, old)) = displaced {
+            inner.bury_displaced(&*old, displaced);
         }
+        filed
     }
 
     pub(super) fn task(&self, key: &str) -> Option<Arc<dyn Entry>> {

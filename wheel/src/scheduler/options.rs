@@ -124,6 +124,11 @@ impl Options {
         self.places() > 1 && plan.may_overlap() && !W::BLOCKING
     }
 
+    /// Whether the task may take the place of one that carries its key.
+    pub(super) fn may_replace(&self) -> bool {
+        self.key.is_some() && self.duplicate == Duplicate::Replace
+    }
+
     /// Whether this was said of the task itself.
     pub(super) fn said(&self, option: u8) -> bool {
         self.own & option != 0

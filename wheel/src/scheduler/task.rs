@@ -471,11 +471,13 @@ pub(super) fn schedule<W: Work>(
 ) -> Scheduled<W::Outcome, W::Given> {
     let given = options.as_deref().unwrap_or(&inner.defaults);
     let tick = first.tick(inner, given.jitter);
-    let admitted = given
-        .check_first(&first, inner)
-        .and_then(|()| inner.admit());
-    if let Err(refusal) = admitted {
+    if let Err(refusal) = given.check_first(&first, inner) {
         return Err(ScheduleError::new(refusal, work.give_back()));
+    }
+    let has_room = inner.admit_anyway();
+    if !has_room && !given.may_replace() {
+        inner.unadmit();
+        return Err(ScheduleError::new(Refusal::Full, work.give_back()));
     }
     let overlaps = plan.as_ref().is_some_and(|plan| given.overlaps::<W>(plan));
     let mut flags = flag::HANDLE;
@@ -512,7 +514,7 @@ pub(super) fn schedule<W: Work>(
         None => inner
             .file(&entry, at_first)
             .map(|()| inner.announce(&*entry)),
-        Some(key) => keyed(inner, &key, &entry, at_first),
+        Some(key) => keyed(inner, &key, has_room, &entry, at_first),
     };
     if told && filed.is_ok() {
         inner.release(&*entry, tick);
@@ -530,13 +532,19 @@ pub(super) fn schedule<W: Work>(
 }
 
 /// Files a task that carries a key.
-fn keyed(inner: &Inner, key: &Arc<str>, entry: &Arc<dyn Entry>, tick: u64) -> Result<(), Refusal> {
+fn keyed(
+    inner: &Inner,
+    key: &Arc<str>,
+    has_room: bool,
+    entry: &Arc<dyn Entry>,
+    tick: u64,
+) -> Result<(), Refusal> {
     let options = entry
         .lock()
         .as_ref()
         .and_then(|extra| extra.options.clone());
     let options = options.unwrap_or_else(|| inner.defaults.clone());
-    inner.keys.install(inner, key, &options, |gate| {
+    inner.keys.install(inner, key, &options, has_room, |gate| {
         let mut options = (*options).clone();
         options.gate = Some(gate);
         if let Some(extra) = &mut *entry.lock() {
