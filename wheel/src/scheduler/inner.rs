@@ -578,7 +578,7 @@ impl Inner {
         // What lies in the past is due now, and not late.
         let now = self.clock.now();
         #[cfg(feature = "cron")]
-        let today = self.clock.system_now();
+        let moment = self.moment_for(entry);
         let at = at.map(|at| at.max(now));
         let tick = at.map_or(NEVER, |at| self.tick_of(at, Duration::ZERO));
         let tick = tick.max(self.ticks.at(now));
@@ -597,10 +597,8 @@ impl Inner {
                 Some(super::plan::Plan::Every { due, .. }) => *due = at.unwrap_or(*due),
                 #[cfg(feature = "cron")]
                 Some(super::plan::Plan::Cron { due, .. }) => {
-                    let left = at.map(|at| at.saturating_duration_since(now));
-                    *due = left
-                        .and_then(|left| today.checked_add(left))
-                        .unwrap_or(*due);
+                    let wall = at.and_then(|at| moment?.wall_at(at));
+                    *due = wall.unwrap_or(*due);
                 }
                 _ => {}
             }
@@ -662,6 +660,8 @@ impl Inner {
 
     /// When a task will run next.
     pub(super) fn next_run(&self, entry: &dyn Entry) -> Option<Instant> {
+        #[cfg(feature = "cron")]
+        let moment = self.moment_for(entry);
         let state = self.shard_of(entry).lock();
         let guard = entry.lock();
         if entry.head().phase() != Phase::Waiting {
@@ -677,7 +677,7 @@ impl Inner {
             && extra.failed == 0
             && tick != NEVER
         {
-            return Some(self.instant_of(*due));
+            return moment.map(|moment| moment.instant_of(*due));
         }
         match tick {
             NEVER => None,

@@ -8,13 +8,53 @@
 use std::time::SystemTime;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "cron")]
+use crate::clock::add_saturating;
+
 use super::entry::Entry;
+#[cfg(feature = "cron")]
+use super::entry::flag;
 use super::inner::Inner;
 use super::plan::Plan;
 
 /// How often a cron task looks at the calendar.
 #[cfg(feature = "cron")]
 const RECHECK: Duration = Duration::from_secs(60);
+
+/// What both clocks show. They are user code: they are read before any lock is taken.
+#[cfg(feature = "cron")]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    now: Instant,
+    wall: SystemTime,
+}
+
+#[cfg(feature = "cron")]
+impl Moment {
+    pub(super) fn wall(&self) -> SystemTime {
+        self.wall
+    }
+
+    /// What the wall clock showed at an instant that has passed.
+    fn wall_of(&self, at: Instant) -> SystemTime {
+        let ago = self.now.saturating_duration_since(at);
+        self.wall.checked_sub(ago).unwrap_or(self.wall)
+    }
+
+    /// When the wall clock shows this time, as far as can be told now.
+    pub(super) fn instant_of(&self, wall: SystemTime) -> Instant {
+        match wall.duration_since(self.wall) {
+            Ok(left) => add_saturating(self.now, left),
+            Err(error) => self.now.checked_sub(error.duration()).unwrap_or(self.now),
+        }
+    }
+
+    /// What the wall clock shows at an instant that is not past, as far as can be told now.
+    pub(super) fn wall_at(&self, at: Instant) -> Option<SystemTime> {
+        self.wall
+            .checked_add(at.saturating_duration_since(self.now))
+    }
+}
 
 /// What became of the run at hand.
 pub(super) enum Past {
@@ -31,6 +71,8 @@ pub(super) enum Past {
 impl Inner {
     /// The tick of a recurring task's next run; `None` when there is none.
     pub(super) fn next_of(&self, entry: &dyn Entry, past: &Past) -> Option<u64> {
+        #[cfg(feature = "cron")]
+        let moment = self.moment_for(entry);
         let mut guard = entry.lock();
         let extra = guard.as_mut()?;
         let options = self.options(Some(extra));
@@ -49,25 +91,28 @@ impl Inner {
         }
         let plan = extra.plan.as_mut()?;
         #[cfg(feature = "cron")]
-        if let Plan::Cron {
-            cron,
-            due,
-            coalesce,
-        } = plan
+        if let (
+            Plan::Cron {
+                cron,
+                due,
+                coalesce,
+            },
+            Some(moment),
+        ) = (&mut *plan, moment)
         {
             let after = match (past, grace) {
                 _ if !*coalesce => *due,
                 // One of those that were missed may be within its grace, and stands for all.
-                (Past::Missed(now), Some(grace)) => self
+                (Past::Missed(now), Some(grace)) => moment
                     .wall_of(*now)
                     .checked_sub(grace.saturating_add(Duration::from_nanos(1)))
                     .unwrap_or(*due),
-                _ => self.wall_of(began),
+                _ => moment.wall_of(began),
             };
             *due = cron.next_after_system(after.max(*due))?;
-            let next = self.instant_of(*due);
+            let next = moment.instant_of(*due);
             let ends = until.is_some_and(|until| next > until);
-            return (!ends).then(|| self.tick_by_calendar(next, jitter));
+            return (!ends).then(|| self.tick_by_calendar(&moment, next, jitter));
         }
         let began = match (past, &*plan) {
             // What the run was put off by at random is no lateness.
@@ -87,42 +132,40 @@ impl Inner {
         began.saturating_duration_since(due)
     }
 
-    /// What the wall clock showed at an instant that has passed.
     #[cfg(feature = "cron")]
-    fn wall_of(&self, at: Instant) -> SystemTime {
-        let (now, wall) = (self.clock.now(), self.clock.system_now());
-        wall.checked_sub(now.saturating_duration_since(at))
-            .unwrap_or(wall)
+    pub(super) fn moment(&self) -> Moment {
+        Moment {
+            now: self.clock.now(),
+            wall: self.clock.system_now(),
+        }
     }
 
-    /// When the wall clock shows this time, as far as can be told now.
+    /// For a task that goes by the calendar.
     #[cfg(feature = "cron")]
-    pub(super) fn instant_of(&self, wall: SystemTime) -> Instant {
-        let (now, today) = (self.clock.now(), self.clock.system_now());
-        let at = match wall.duration_since(today) {
-            Ok(left) => now.checked_add(left),
-            Err(error) => now.checked_sub(error.duration()),
-        };
-        at.unwrap_or(now)
+    pub(super) fn moment_for(&self, entry: &dyn Entry) -> Option<Moment> {
+        entry.head().has(flag::CRON).then(|| self.moment())
     }
 
     /// Where a cron task is filed that is due at this instant, as far as can be told now.
     #[cfg(feature = "cron")]
-    pub(super) fn tick_by_calendar(&self, at: Instant, jitter: Duration) -> u64 {
-        match self.clock.now().checked_add(RECHECK) {
+    pub(super) fn tick_by_calendar(&self, moment: &Moment, at: Instant, jitter: Duration) -> u64 {
+        match moment.now.checked_add(RECHECK) {
             // Only a look at the calendar.
             Some(latest) if latest < at => self.tick_of(latest, Duration::ZERO),
             _ => self.tick_of(at, jitter),
         }
     }
 
-    /// The tick since which a cron task is due that has been taken out of the wheel, where it was
-    /// filed for `tick`.
+    /// The tick since which a task is due that has been taken out of the wheel, where it was filed for
+    /// `tick`.
     ///
     /// # Errors
     /// It is not due by the wall clock; the tick at which it is to look again.
     #[cfg(feature = "cron")]
     pub(super) fn due_by_calendar(&self, entry: &dyn Entry, tick: u64) -> Result<u64, u64> {
+        let Some(moment) = self.moment_for(entry) else {
+            return Ok(tick);
+        };
         let guard = entry.lock();
         let Some(extra) = guard.as_ref().filter(|extra| extra.failed == 0) else {
             return Ok(tick);
@@ -130,13 +173,13 @@ impl Inner {
         let Some(Plan::Cron { due, .. }) = extra.plan else {
             return Ok(tick);
         };
-        let at = self.instant_of(due);
-        if due > self.clock.system_now() {
+        let at = moment.instant_of(due);
+        if due > moment.wall {
             let jitter = self.options(Some(extra)).jitter;
-            return Err(self.tick_by_calendar(at, jitter));
+            return Err(self.tick_by_calendar(&moment, at, jitter));
         }
         // It was filed to look again, perhaps long before it was due.
-        let now = self.ticks.at(self.clock.now());
+        let now = self.ticks.at(moment.now);
         Ok(tick.max(self.ticks.at_or_after(at).min(now)))
     }
 }

@@ -412,16 +412,16 @@ impl TaskOptions {
     ) -> Scheduled<W::Outcome, W::Given> {
         let planned = self.check_overlap::<W>(Kind::Cron).and_then(|()| {
             let cron = cron?;
-            let wall = self.inner.clock.system_now();
+            let moment = self.inner.moment();
             let due = if self.options.immediately {
-                wall
+                moment.wall()
             } else {
-                cron.next_after_system(wall).ok_or_else(|| {
+                cron.next_after_system(moment.wall()).ok_or_else(|| {
                     let allowed = "an expression with a time in the next 100 years";
                     Refusal::argument("cron", cron.expression(), allowed)
                 })?
             };
-            let first = First::ByCalendar(self.inner.instant_of(due));
+            let first = First::ByCalendar(moment.instant_of(due));
             let plan = Plan::Cron {
                 cron: Box::new(cron),
                 due,
@@ -570,7 +570,7 @@ impl First {
                 .tick_of(*at, jitter)
                 .max(inner.ticks.at(inner.clock.now())),
             #[cfg(feature = "cron")]
-            First::ByCalendar(at) => inner.tick_by_calendar(*at, jitter),
+            First::ByCalendar(at) => inner.tick_by_calendar(&inner.moment(), *at, jitter),
             First::Never => NEVER,
         }
     }
