@@ -15,8 +15,9 @@ pub trait Clock: Send + Sync + 'static {
     /// [`Instant::now`].
     fn now(&self) -> Instant;
 
-    /// The present time of the calendar, which may step in either direction. Only cron asks for it.
-    /// A virtual clock has to say it too, or its cron tasks go by the real calendar.
+    /// The present time of the calendar, which may step in either direction. Only what goes by
+    /// it asks for it: cron tasks, and one-shots at a time of the wall clock. A virtual clock has to say it
+    /// too, or these go by the real calendar.
     fn system_now(&self) -> SystemTime {
         SystemTime::now()
     }

@@ -53,11 +53,11 @@ pub(super) mod flag {
     /// The run in progress is to end at its next step.
     pub(in crate::scheduler) const ABORT: u8 = 2;
     /// The wall clock decides when it is due.
-    pub(in crate::scheduler) const CRON: u8 = 4;
+    pub(in crate::scheduler) const CALENDAR: u8 = 4;
     /// It begins its runs as tasks of their own, which may overlap.
     pub(in crate::scheduler) const OVERLAP: u8 = 8;
     /// Either of these.
-    pub(in crate::scheduler) const PLANNED: u8 = CRON | OVERLAP;
+    pub(in crate::scheduler) const PLANNED: u8 = CALENDAR | OVERLAP;
     /// Its runs need a place at a gate of their own.
     pub(in crate::scheduler) const GATED: u8 = 16;
     /// It is a run of a task that overlaps itself.
@@ -177,6 +177,13 @@ pub(super) struct Extra {
     pub(super) children: Vec<Weak<dyn Entry>>,
     pub(super) overlapping: u32,
     pub(super) parent: Option<Arc<dyn Entry>>,
+}
+
+impl Extra {
+    /// Whether the task may run more than once.
+    pub(super) fn recurs(&self) -> bool {
+        self.plan.as_ref().is_some_and(Plan::recurs)
+    }
 }
 
 /// A task of one kind of work.

@@ -36,6 +36,7 @@ use super::gate::Gate;
 use super::keys::Keys;
 use super::meters::Meters;
 use super::options::Options;
+use super::plan::Plan;
 use super::ready::Ready;
 use super::recur::Past;
 use super::shard::{Shard, Timed};
@@ -297,11 +298,12 @@ impl Inner {
 
     /// The same for a task whose plan decides what becomes of it.
     fn come_due_by_plan(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) -> Option<Claim> {
-        #[cfg(feature = "cron")]
         let tick = match self.due_by_calendar(&**entry, tick) {
             Ok(tick) => tick,
             Err(later) => {
-                if !self.file_again(entry, later, false) && self.give_up(&**entry) {
+                // A drain lets it go on, like an attempt, if it runs but once.
+                let recurs = entry.lock().as_ref().is_some_and(|extra| extra.recurs());
+                if !self.file_again(entry, later, !recurs) && self.give_up(&**entry) {
                     self.bury_all(vec![entry.clone()], Ending::Cancelled);
                 }
                 return None;
@@ -577,10 +579,12 @@ impl Inner {
     pub(super) fn reschedule(&self, entry: &dyn Entry, at: Option<Instant>) -> bool {
         // What lies in the past is due now, and not late.
         let now = self.clock.now();
-        #[cfg(feature = "cron")]
         let moment = self.moment_for(entry);
         let at = at.map(|at| at.max(now));
-        let tick = at.map_or(NEVER, |at| self.tick_of(at, Duration::ZERO));
+        let tick = at.map_or(NEVER, |at| match &moment {
+            Some(moment) => self.tick_by_calendar(moment, at, Duration::ZERO),
+            None => self.tick_of(at, Duration::ZERO),
+        });
         let tick = tick.max(self.ticks.at(now));
         let shard = self.shard_of(entry);
         let mut state = shard.lock();
@@ -593,14 +597,8 @@ impl Inner {
             return false;
         }
         if let Some(extra) = guard.as_mut() {
-            match &mut extra.plan {
-                Some(super::plan::Plan::Every { due, .. }) => *due = at.unwrap_or(*due),
-                #[cfg(feature = "cron")]
-                Some(super::plan::Plan::Cron { due, .. }) => {
-                    let wall = at.and_then(|at| moment?.wall_at(at));
-                    *due = wall.unwrap_or(*due);
-                }
-                _ => {}
+            if let (Some(plan), Some(at)) = (&mut extra.plan, at) {
+                plan.move_to(at, moment.and_then(|moment| moment.wall_at(at)));
             }
             if let Some(paused) = &mut extra.paused {
                 *paused = tick;
@@ -660,7 +658,6 @@ impl Inner {
 
     /// When a task will run next.
     pub(super) fn next_run(&self, entry: &dyn Entry) -> Option<Instant> {
-        #[cfg(feature = "cron")]
         let moment = self.moment_for(entry);
         let state = self.shard_of(entry).lock();
         let guard = entry.lock();
@@ -671,13 +668,12 @@ impl Inner {
             return None;
         }
         let tick = state.deadline(entry.head().node());
-        #[cfg(feature = "cron")]
-        if let Some(extra) = guard.as_ref()
-            && let Some(super::plan::Plan::Cron { due, .. }) = &extra.plan
+        if let (Some(extra), Some(moment)) = (guard.as_ref(), moment)
+            && let Some(due) = extra.plan.as_ref().and_then(Plan::wall)
             && extra.failed == 0
             && tick != NEVER
         {
-            return moment.map(|moment| moment.instant_of(*due));
+            return Some(moment.instant_of(due));
         }
         match tick {
             NEVER => None,

@@ -28,6 +28,7 @@
 //! | | a closure | blocking | first run | next run |
 //! |---|---|---|---|---|
 //! | once | [`after`](Scheduler::after), [`at`](Scheduler::at) | [`after_blocking`](Scheduler::after_blocking), [`at_blocking`](Scheduler::at_blocking) | then | |
+//! | once, by the calendar | [`at_system`](Scheduler::at_system) | [`at_system_blocking`](Scheduler::at_system_blocking) | then | |
 //! | a future, once | [`after_once`](Scheduler::after_once) | | then | |
 //! | fixed rate | [`every`](Scheduler::every) | [`every_blocking`](Scheduler::every_blocking) | a period from now | a period after the last was due |
 //! | fixed delay | [`every_after_completion`](Scheduler::every_after_completion) | [`every_after_completion_blocking`](Scheduler::every_after_completion_blocking) | a delay from now | a delay after the last ended |
@@ -67,9 +68,10 @@
 //! # Time
 //!
 //! Delays count on the scheduler's [`Clock`](crate::Clock), which steps of the wall clock do not
-//! touch. Cron goes by [`Clock::system_now`](crate::Clock::system_now): its times strictly increase,
-//! so a wall clock that is set back repeats nothing, and one that is set ahead, or a machine that
-//! slept, makes it late by a minute at most.
+//! touch. Cron and [`at_system`](Scheduler::at_system) go by
+//! [`Clock::system_now`](crate::Clock::system_now): the times of a cron task strictly increase, so a wall
+//! clock that is set back repeats nothing, and one that is set ahead, or a machine that slept, makes what
+//! goes by it late by a minute at most.
 //!
 //! # Trade-offs
 //!
@@ -78,8 +80,8 @@
 //! first wait, is taken by a task of the scheduler, so `tokio::task::id` changes after it. A task that
 //! waits for its time costs its closure and at most 96 bytes. Times are on a grid, see
 //! [`interval`](SchedulerBuilder::interval), and on tokio's clock, which knows milliseconds, up to 2 ms
-//! later. A scheduler with nothing to do sleeps; one with a cron task looks at the calendar once a
-//! minute. Panics are contained only where they unwind, not under `panic = "abort"`. Nothing is
+//! later. A scheduler with nothing to do sleeps; one with a task that goes by the calendar looks at it
+//! once a minute. Panics are contained only where they unwind, not under `panic = "abort"`. Nothing is
 //! persistent: what is pending when the process ends is gone.
 
 mod builder;
@@ -113,7 +115,7 @@ mod work;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use builder::SchedulerBuilder;
 pub use context::Run;
@@ -210,6 +212,19 @@ impl Scheduler {
         A::Output: Outcome,
     {
         schedule(self.inner(), None, First::At(at.into()), None, Async(work))
+    }
+
+    /// Runs `work` once, when the calendar shows `time`, see [`TaskOptions::at_system`].
+    ///
+    /// # Errors
+    /// See [`Refusal`]; the error gives the closure back.
+    pub fn at_system<F, A>(&self, time: impl Into<SystemTime>, work: F) -> Scheduled<A::Output, F>
+    where
+        F: FnMut() -> A + Send + 'static,
+        A: Future + Send + 'static,
+        A::Output: Outcome,
+    {
+        self.task().at_system(time, work)
     }
 
     /// Runs a future once, `delay` from now, see [`TaskOptions::after_once`].
@@ -332,6 +347,22 @@ impl Scheduler {
             None,
             Blocking::new(work),
         )
+    }
+
+    /// [`at_system`](Self::at_system) for work that blocks.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; the error gives the closure back.
+    pub fn at_system_blocking<F, O>(
+        &self,
+        time: impl Into<SystemTime>,
+        work: F,
+    ) -> Scheduled<O, F>
+    where
+        F: FnMut() -> O + Send + 'static,
+        O: Outcome,
+    {
+        self.task().at_system_blocking(time, work)
     }
 
     /// [`every`](Self::every) for work that blocks.

@@ -11,9 +11,7 @@
 //!
 //! Late is more than [`TOLERANCE`] after `due`, as for tokio's interval, whose policies these are.
 
-#[cfg(feature = "cron")]
-use std::time::SystemTime;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A run that begins this much after it is due, or less, is on time.
 const TOLERANCE: Duration = Duration::from_millis(5);
@@ -34,7 +32,7 @@ pub enum MissedTick {
     Skip,
 }
 
-/// What repeats a task.
+/// What repeats a task, or makes it go by the calendar.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     Every {
@@ -46,6 +44,10 @@ pub(super) enum Plan {
     AfterCompletion {
         delay: Duration,
     },
+    /// Once, when the wall clock shows this.
+    At {
+        due: SystemTime,
+    },
     #[cfg(feature = "cron")]
     Cron {
         cron: Box<crate::cron::Cron>,
@@ -56,9 +58,35 @@ pub(super) enum Plan {
 }
 
 impl Plan {
+    /// Whether there may be more than one run.
+    pub(super) fn recurs(&self) -> bool {
+        !matches!(self, Plan::At { .. })
+    }
+
     /// Whether a run may begin before the one before has ended.
     pub(super) fn may_overlap(&self) -> bool {
-        !matches!(self, Plan::AfterCompletion { .. })
+        !matches!(self, Plan::AfterCompletion { .. } | Plan::At { .. })
+    }
+
+    /// What the wall clock shows when the run at hand is due, if it goes by that.
+    pub(super) fn wall(&self) -> Option<SystemTime> {
+        match self {
+            Plan::At { due } => Some(*due),
+            #[cfg(feature = "cron")]
+            Plan::Cron { due, .. } => Some(*due),
+            _ => None,
+        }
+    }
+
+    /// Moves the run at hand, which is due at `at`, and at `wall` by the wall clock if it goes by that.
+    pub(super) fn move_to(&mut self, at: Instant, wall: Option<SystemTime>) {
+        match self {
+            Plan::Every { due, .. } => *due = at,
+            Plan::AfterCompletion { .. } => {}
+            Plan::At { due } => *due = wall.unwrap_or(*due),
+            #[cfg(feature = "cron")]
+            Plan::Cron { due, .. } => *due = wall.unwrap_or(*due),
+        }
     }
 
     /// The instant of the next run after one that ran on time, late, or not at all.
@@ -83,6 +111,7 @@ impl Plan {
                 Some(next)
             }
             Plan::AfterCompletion { delay } => ended.checked_add(*delay),
+            Plan::At { .. } => None,
             #[cfg(feature = "cron")]
             Plan::Cron { .. } => None,
         }

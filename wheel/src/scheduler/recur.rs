@@ -1,41 +1,35 @@
 //! When a task that recurs runs next, by the scheduler's clock or by the calendar.
 //!
-//! The calendar may step while a cron task waits. So the task is filed for its time as it looks now,
-//! but for no later than a minute from now, and looks again then: the step of a wall clock, or the
-//! sleep of a machine, makes it late by no more.
+//! The calendar may step while a task waits that goes by it: a cron task, or a one-shot at a time of the
+//! wall clock. So the task is filed for its time as it looks now, but for no later than a minute from now,
+//! and looks again then: the step of a wall clock, or the sleep of a machine, makes it late by no more.
 
-#[cfg(feature = "cron")]
-use std::time::SystemTime;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-#[cfg(feature = "cron")]
 use crate::clock::add_saturating;
 
-use super::entry::Entry;
-#[cfg(feature = "cron")]
-use super::entry::flag;
+use super::entry::{Entry, flag};
 use super::inner::Inner;
 use super::plan::Plan;
 
-/// How often a cron task looks at the calendar.
-#[cfg(feature = "cron")]
+/// How often a task looks at the calendar by which it goes.
 const RECHECK: Duration = Duration::from_secs(60);
 
 /// What both clocks show. They are user code: they are read before any lock is taken.
-#[cfg(feature = "cron")]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     now: Instant,
     wall: SystemTime,
 }
 
-#[cfg(feature = "cron")]
 impl Moment {
+    #[cfg(feature = "cron")]
     pub(super) fn wall(&self) -> SystemTime {
         self.wall
     }
 
     /// What the wall clock showed at an instant that has passed.
+    #[cfg(feature = "cron")]
     fn wall_of(&self, at: Instant) -> SystemTime {
         let ago = self.now.saturating_duration_since(at);
         self.wall.checked_sub(ago).unwrap_or(self.wall)
@@ -132,7 +126,6 @@ impl Inner {
         began.saturating_duration_since(due)
     }
 
-    #[cfg(feature = "cron")]
     pub(super) fn moment(&self) -> Moment {
         Moment {
             now: self.clock.now(),
@@ -141,13 +134,12 @@ impl Inner {
     }
 
     /// For a task that goes by the calendar.
-    #[cfg(feature = "cron")]
     pub(super) fn moment_for(&self, entry: &dyn Entry) -> Option<Moment> {
-        entry.head().has(flag::CRON).then(|| self.moment())
+        entry.head().has(flag::CALENDAR).then(|| self.moment())
     }
 
-    /// Where a cron task is filed that is due at this instant, as far as can be told now.
-    #[cfg(feature = "cron")]
+    /// Where a task is filed that goes by the calendar and is due at this instant, as far as can be told
+    /// now.
     pub(super) fn tick_by_calendar(&self, moment: &Moment, at: Instant, jitter: Duration) -> u64 {
         match moment.now.checked_add(RECHECK) {
             // Only a look at the calendar.
@@ -161,7 +153,6 @@ impl Inner {
     ///
     /// # Errors
     /// It is not due by the wall clock; the tick at which it is to look again.
-    #[cfg(feature = "cron")]
     pub(super) fn due_by_calendar(&self, entry: &dyn Entry, tick: u64) -> Result<u64, u64> {
         let Some(moment) = self.moment_for(entry) else {
             return Ok(tick);
@@ -170,7 +161,7 @@ impl Inner {
         let Some(extra) = guard.as_ref().filter(|extra| extra.failed == 0) else {
             return Ok(tick);
         };
-        let Some(Plan::Cron { due, .. }) = extra.plan else {
+        let Some(due) = extra.plan.as_ref().and_then(Plan::wall) else {
             return Ok(tick);
         };
         let at = moment.instant_of(due);

@@ -12,7 +12,7 @@ use crate::drive::ticks::NEVER;
 
 use super::claim::Claim;
 use super::context::Run;
-use super::entry::{Entry, Output, Phase, Task, flag};
+use super::entry::{Entry, Extra, Output, Phase, Task, flag};
 use super::error::TaskError;
 use super::events::EventKind;
 use super::inner::{Inner, forget_payload, panic_message};
@@ -86,7 +86,7 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
     let extra = cell.extra.as_deref();
     let options = inner.options(extra);
     let failed = extra.map_or(0, |extra| extra.failed);
-    let recurs = extra.is_some_and(|extra| extra.plan.is_some());
+    let recurs = extra.is_some_and(Extra::recurs);
     if extra.is_some_and(|extra| extra.paused.is_some()) {
         drop(cell);
         let entry: Arc<dyn Entry> = task.clone();
@@ -179,7 +179,7 @@ fn finish<W: Work>(
     let mut cell = task.cell.lock();
     if let Some(extra) = &mut cell.extra {
         extra.failed = 0;
-        recurs = extra.plan.is_some();
+        recurs = extra.recurs();
         extra.token = None;
     }
     if recurs && !cut_off {

@@ -28,6 +28,7 @@ use super::entry::{Entry, Phase, flag};
 use super::error::TaskError;
 use super::gate::Gate;
 use super::inner::{CLOSED, DRAINING, Inner, retire};
+use super::plan::Plan;
 use super::shard::InProgress;
 use super::timeout::Sleep;
 
@@ -258,6 +259,7 @@ impl Inner {
 
     /// Refuses new tasks, and cancels what recurs, is paused, or would come after `last`.
     fn drain(&self, last: u64) {
+        let moment = self.moment();
         self.closing().fetch_max(DRAINING);
         for shard in &self.shards {
             let mut cancelled = Vec::new();
@@ -265,10 +267,13 @@ impl Inner {
                 let mut state = shard.lock();
                 state.closed = true;
                 for (tick, entry) in state.take_tasks() {
-                    let stays_away = entry
-                        .lock()
-                        .as_ref()
-                        .is_some_and(|extra| extra.plan.is_some() || extra.paused.is_some());
+                    let stays_away = entry.lock().as_ref().is_some_and(|extra| {
+                        // It may be filed to look at the calendar long before it is due.
+                        let wall = extra.plan.as_ref().and_then(Plan::wall);
+                        let due = wall.map(|wall| self.ticks.at_or_after(moment.instant_of(wall)));
+                        let due = due.map_or(tick, |due| due.max(tick));
+                        extra.recurs() || extra.paused.is_some() || due > last
+                    });
                     if stays_away || tick > last {
                         let ended = retire(entry.head(), entry.lock().as_deref());
                         if ended {

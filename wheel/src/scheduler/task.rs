@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::drive::ticks::NEVER;
 
@@ -196,6 +196,34 @@ impl TaskOptions {
         self.once(First::At(at.into()), Async(work))
     }
 
+    /// Runs `work` once, when the calendar shows `time`. One in the past is due at once.
+    ///
+    /// It follows the calendar, as a cron task does: a wall clock that is set ahead, or a machine that
+    /// slept, makes it late by a minute at most, and one that is set back lets it wait for its time.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// # use wheelhouse_wheel::scheduler::Scheduler;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scheduler = Scheduler::builder().build()?;
+    /// let time = SystemTime::now() + Duration::from_millis(5);
+    /// let reminder = scheduler.task().name("reminder").at_system(time, || async {})?;
+    /// reminder.await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Refusal`]; the error gives the closure back.
+    pub fn at_system<F, A>(self, time: impl Into<SystemTime>, work: F) -> Scheduled<A::Output, F>
+    where
+        F: FnMut() -> A + Send + 'static,
+        A: Future + Send + 'static,
+        A::Output: Outcome,
+    {
+        self.once_by_calendar(time.into(), Async(work))
+    }
+
     /// Runs a future once, `delay` from now.
     ///
     /// # Errors
@@ -292,6 +320,22 @@ impl TaskOptions {
         self.once(First::At(at.into()), Blocking::new(work))
     }
 
+    /// [`at_system`](Self::at_system) for work that blocks, on tokio's threads for that.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; the error gives the closure back.
+    pub fn at_system_blocking<F, O>(
+        self,
+        time: impl Into<SystemTime>,
+        work: F,
+    ) -> Scheduled<O, F>
+    where
+        F: FnMut() -> O + Send + 'static,
+        O: Outcome,
+    {
+        self.once_by_calendar(time.into(), Blocking::new(work))
+    }
+
     /// [`every`](Self::every) for work that blocks, on tokio's threads for that. Its runs cannot
     /// overlap.
     ///
@@ -354,6 +398,19 @@ impl TaskOptions {
             return Err(ScheduleError::new(refusal, work.give_back()));
         }
         schedule(&self.inner, Some(self.options), first, None, work)
+    }
+
+    fn once_by_calendar<W: Work>(
+        self,
+        due: SystemTime,
+        work: W,
+    ) -> Scheduled<W::Outcome, W::Given> {
+        if let Err(refusal) = self.options.check_for(Kind::Once) {
+            return Err(ScheduleError::new(refusal, work.give_back()));
+        }
+        let first = First::ByCalendar(self.inner.moment().instant_of(due));
+        let plan = Some(Plan::At { due });
+        schedule(&self.inner, Some(self.options), first, plan, work)
     }
 
     fn recurring<W: Work>(
@@ -455,7 +512,6 @@ pub(super) enum First {
     After(Duration),
     At(Instant),
     /// As far as can be told now.
-    #[cfg(feature = "cron")]
     ByCalendar(Instant),
     /// Beyond the end of time.
     Never,
@@ -483,13 +539,12 @@ pub(super) fn schedule<W: Work>(
     let mut flags = flag::HANDLE;
     flags |= if overlaps { flag::OVERLAP } else { 0 };
     flags |= if given.key.is_some() { flag::GATED } else { 0 };
-    #[cfg(feature = "cron")]
-    if matches!(plan, Some(Plan::Cron { .. })) {
-        flags |= flag::CRON;
+    if plan.as_ref().is_some_and(|plan| plan.wall().is_some()) {
+        flags |= flag::CALENDAR;
     }
     let head = Head::new(shard(inner.shards.len()), given.priority, flags);
     let key = given.key.clone();
-    let limit = given.limit.filter(|_| plan.is_some());
+    let limit = given.limit.filter(|_| plan.as_ref().is_some_and(Plan::recurs));
     let options = options.map(|mut options| {
         if overlaps && key.is_none() {
             let gate = Arc::new(Gate::new(options.places()));
@@ -569,8 +624,9 @@ impl First {
             First::At(at) => inner
                 .tick_of(*at, jitter)
                 .max(inner.ticks.at(inner.clock.now())),
-            #[cfg(feature = "cron")]
-            First::ByCalendar(at) => inner.tick_by_calendar(&inner.moment(), *at, jitter),
+            First::ByCalendar(at) => inner
+                .tick_by_calendar(&inner.moment(), *at, jitter)
+                .max(inner.ticks.at(inner.clock.now())),
             First::Never => NEVER,
         }
     }
@@ -585,9 +641,7 @@ impl Options {
         let now = inner.clock.now();
         let first = match first {
             First::After(delay) => now.checked_add(*delay),
-            First::At(at) => Some((*at).max(now)),
-            #[cfg(feature = "cron")]
-            First::ByCalendar(at) => Some(*at),
+            First::At(at) | First::ByCalendar(at) => Some((*at).max(now)),
             First::Never => None,
         };
         if first.is_some_and(|first| first <= until) {
