@@ -171,14 +171,16 @@ async fn what_would_have_no_effect() {
                 Some(key) => say(scheduler.task().key(key)),
                 None => say(scheduler.task()),
             };
-            let answers = [
-                task().after(S, work(&alive)),
-                task().every(S, work(&alive)),
-                task().every_after_completion(S, work(&alive)),
-                #[cfg(feature = "cron")]
-                task().cron("* * * * *", "UTC", work(&alive)),
-            ];
-            for (answer, refused) in answers.into_iter().zip(refused) {
+            for (kind, refused) in refused.into_iter().enumerate() {
+                let answer = match kind {
+                    0 => task().after(S, work(&alive)),
+                    1 => task().every(S, work(&alive)),
+                    2 => task().every_after_completion(S, work(&alive)),
+                    #[cfg(feature = "cron")]
+                    _ => task().cron("* * * * *", "UTC", work(&alive)),
+                    #[cfg(not(feature = "cron"))]
+                    _ => continue,
+                };
                 match answer {
                     Ok(task) => assert_eq!((task.cancel(), refused), (Cancel::Cancelled, false)),
                     Err(error) => assert_eq!((error.to_string().as_str(), refused), (expected, true)),

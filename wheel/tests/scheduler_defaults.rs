@@ -6,8 +6,6 @@ mod support {
     pub(crate) mod runs;
 }
 
-use std::future::ready;
-
 use support::runs::{MS, Runs};
 use tokio::time::sleep;
 use wheelhouse_wheel::scheduler::{Scheduler, SchedulerBuilder};

@@ -5,10 +5,11 @@ mod support {
     pub(crate) mod runs;
 }
 
+use std::future::ready;
 use std::time::Duration;
 
 use support::runs::{MS, Runs};
-use wheelhouse_wheel::scheduler::{Cancel, MissedTick, Scheduler, Status, TaskError};
+use wheelhouse_wheel::scheduler::{Cancel, MissedTick, Retry, Scheduler, Status, TaskError};
 use wheelhouse_wheel::{Clock, ManualClock};
 
 fn manual() -> (ManualClock, Scheduler, Runs) {
@@ -138,6 +139,70 @@ async fn a_task_in_the_queue_for_a_place_is_held_back_too() {
     scheduler.settled().await;
     assert_eq!(runs.taken(), "10 second");
     assert_eq!(third.await, Ok(()));
+}
+
+#[tokio::test]
+async fn runs_that_are_due_of_a_task_that_overlaps_itself_are_held_back_too() {
+    let clock = ManualClock::new();
+    let builder = Scheduler::builder().clock(clock.clone());
+    let scheduler = builder.max_concurrent_runs(1).build().unwrap();
+    let runs = Runs::new(clock.clone());
+    let (let_go, gate) = tokio::sync::oneshot::channel::<()>();
+    let holds = scheduler
+        .after_once(10 * MS, async { drop(gate.await) })
+        .unwrap();
+    let options = scheduler.task().max_concurrent(2);
+    let task = options.every(10 * MS, runs.work("a")).unwrap();
+    clock.advance(10 * MS);
+    while holds.status() != Status::Running {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(20 * MS);
+    while scheduler.stats().in_progress < 4 {
+        tokio::task::yield_now().await;
+    }
+    // Three runs of it are due: two have their places and wait for one of the scheduler.
+    assert!(task.pause());
+    let_go.send(()).unwrap();
+    assert_eq!(holds.await, Ok(()));
+    scheduler.settled().await;
+    scheduler.run_for(&clock, 20 * MS).await;
+    assert_eq!((runs.taken().as_str(), task.status()), ("", Status::Paused));
+    assert!(task.resume());
+    scheduler.settled().await;
+    // Those three, and the ticks at 40 and 50.
+    assert_eq!(runs.taken(), "50 a, 50 a, 50 a, 50 a, 50 a");
+    scheduler.run_for(&clock, 10 * MS).await;
+    assert_eq!(runs.taken(), "60 a");
+    assert_eq!(task.cancel(), Cancel::Cancelled);
+    assert!(scheduler.is_empty());
+}
+
+#[tokio::test]
+async fn runs_that_are_held_back_end_with_their_task() {
+    for shutdown in [false, true] {
+        let (clock, scheduler, runs) = manual();
+        let options = scheduler.task().max_concurrent(2).retry(Retry::fixed(10 * MS));
+        let mut note = runs.work("a");
+        let fails = move || {
+            drop(note());
+            ready(Err::<(), _>("no"))
+        };
+        let task = options.every(10 * MS, fails).unwrap();
+        scheduler.run_for(&clock, 15 * MS).await;
+        assert!(task.pause());
+        scheduler.run_for(&clock, 100 * MS).await;
+        // Its run waits for an attempt, and does not begin it.
+        assert_eq!((runs.taken().as_str(), scheduler.stats().live), ("10 a", 2));
+        if shutdown {
+            let report = scheduler.drain_until(Duration::from_secs(5)).await;
+            assert_eq!((report.all.cancelled, report.all.total()), (1, 1));
+        } else {
+            assert_eq!(task.cancel(), Cancel::Cancelled);
+        }
+        assert_eq!(task.await, Err(TaskError::Cancelled));
+        assert!(scheduler.is_empty());
+    }
 }
 
 #[tokio::test]

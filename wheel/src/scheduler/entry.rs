@@ -226,6 +226,7 @@ impl<W: Work> Task<W> {
             inner.contain("drop of an outcome", || drop(output));
             return;
         }
+        let ran = !matches!(output, Err(TaskError::Cancelled));
         let mut output: Option<Box<dyn Any + Send>> = Some(Box::new(output));
         let mut waker = None;
         if wanted {
@@ -240,7 +241,7 @@ impl<W: Work> Task<W> {
         }
         drop(cell);
         match (parent, output) {
-            (Some(parent), Some(output)) => inner.child_ended(&*parent, output),
+            (Some(parent), Some(output)) => inner.child_ended(&*parent, ran, output),
             (_, unwanted) => {
                 inner.contain("drop of an outcome", || drop(unwanted));
             }
@@ -289,6 +290,8 @@ impl<W: Work> Entry for Task<W> {
         let head = Head::new(self.head.shard(), self.head.priority(), flags);
         let child_extra = Extra {
             options: extra.options.clone(),
+            // Held back in the meantime, it is let go with the rest.
+            paused: extra.paused.map(|_| 0),
             parent: Some(self.clone()),
             ..Extra::default()
         };

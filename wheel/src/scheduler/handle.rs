@@ -76,8 +76,8 @@ impl TaskRef {
         self.inner.reschedule(&*self.entry, Some(at.into()))
     }
 
-    /// Holds the task back: it does not run until it is resumed. A run in progress goes on, and so
-    /// does one that is due of a task whose runs may overlap. False if the task has ended.
+    /// Holds the task back: no run of it begins until it is resumed, nor an attempt. A run in progress
+    /// goes on. False if the task has ended.
     pub fn pause(&self) -> bool {
         self.inner.set_paused(&*self.entry, true)
     }

@@ -11,7 +11,7 @@
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread::JoinHandle;
@@ -39,7 +39,7 @@ use super::options::Options;
 use super::plan::Plan;
 use super::ready::Ready;
 use super::recur::Past;
-use super::shard::{Shard, Timed};
+use super::shard::{Shard, State, Timed};
 use super::shutdown::{Ending, Tally};
 use super::stats::{SchedulerStats, count};
 
@@ -363,8 +363,9 @@ impl Inner {
         entry.head().phase() == Phase::Due && retire(entry.head(), guard.as_deref())
     }
 
-    /// A run of a task that may overlap itself has ended, with this output.
-    pub(super) fn child_ended(&self, parent: &dyn Entry, output: Box<dyn Any + Send>) {
+    /// A run of a task that may overlap itself has ended, with this output. `ran` is false if it had not
+    /// begun, or not again.
+    pub(super) fn child_ended(&self, parent: &dyn Entry, ran: bool, output: Box<dyn Any + Send>) {
         let mut guard = parent.lock();
         let Some(extra) = guard.as_mut() else {
             return;
@@ -374,7 +375,7 @@ impl Inner {
         if last {
             parent.head().set_phase(Phase::Ended);
         }
-        let ending = if extra.cancelled {
+        let ending = if extra.cancelled || !ran {
             Ending::Cancelled
         } else {
             Ending::Completed
@@ -528,7 +529,7 @@ impl Inner {
             self.event(entry, || EventKind::Cancelled);
         }
         let mut runs = was == Phase::Running && !head.has(flag::OVERLAP);
-        for child in children.iter().filter_map(std::sync::Weak::upgrade) {
+        for child in children.iter().filter_map(Weak::upgrade) {
             runs |= self.call_off(&*child, abort) == Cancel::Running;
         }
         if runs {
@@ -615,16 +616,45 @@ impl Inner {
     /// Holds a task back, or lets it go on. False if it has ended.
     pub(super) fn set_paused(&self, entry: &dyn Entry, pause: bool) -> bool {
         let shard = self.shard_of(entry);
+        let mut children = Vec::new();
+        let mut ring = NEVER;
         let mut state = shard.lock();
+        let ended = self.hold(&mut state, entry, pause, &mut ring, &mut children);
+        // Its runs that overlap have tasks of their own, in the same shard: under one hold of its lock,
+        // so that of a pause and a resume at the same time one is the last for all of them.
+        let children: Vec<_> = children.iter().filter_map(Weak::upgrade).collect();
+        for child in &children {
+            self.hold(&mut state, &**child, pause, &mut ring, &mut Vec::new());
+        }
+        drop(state);
+        if ring != NEVER {
+            // The wheel may count it as due at the tick after.
+            self.alarm.ring(ring);
+        }
+        !ended
+    }
+
+    /// The same for a task of the shard that the caller has locked, without the runs of it that overlap:
+    /// their tasks are added to `children`. Lowers `ring` to the tick at which it comes due. True if it
+    /// has ended.
+    fn hold(
+        &self,
+        state: &mut State,
+        entry: &dyn Entry,
+        pause: bool,
+        ring: &mut u64,
+        children: &mut Vec<Weak<dyn Entry>>,
+    ) -> bool {
+        let shard = self.shard_of(entry);
         let mut guard = entry.lock();
         let head = entry.head();
         let phase = head.phase();
         if phase == Phase::Ended {
-            return false;
+            return true;
         }
         let extra = guard.get_or_insert_default();
+        children.clone_from(&extra.children);
         let waits = phase == Phase::Waiting;
-        let mut ring = NEVER;
         match (pause, extra.paused) {
             (true, None) => {
                 // One that is due or runs gets its tick when it is filed again.
@@ -635,25 +665,19 @@ impl Inner {
                 };
                 extra.paused = Some(tick);
                 if waits {
-                    shard.reschedule(&mut state, head.node(), NEVER);
+                    shard.reschedule(state, head.node(), NEVER);
                 }
             }
             (false, Some(tick)) => {
                 extra.paused = None;
                 if waits {
-                    shard.reschedule(&mut state, head.node(), tick);
-                    ring = tick;
+                    shard.reschedule(state, head.node(), tick);
+                    *ring = tick.min(*ring);
                 }
             }
             _ => {}
         }
-        drop(guard);
-        drop(state);
-        if ring != NEVER {
-            // The wheel may count it as due at the tick after.
-            self.alarm.ring(ring);
-        }
-        true
+        false
     }
 
     /// When a task will run next.
