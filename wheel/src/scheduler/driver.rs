@@ -60,7 +60,8 @@ impl ThreadDriver {
         } else {
             0
         };
-        let now = inner.ticks.at(inner.clock.now());
+        let read = inner.clock.now();
+        let now = inner.ticks.at(read);
         if let Some(mut due) = Due::take(inner, now, hands) {
             due.start(usize::MAX);
             return;
@@ -75,8 +76,10 @@ impl ThreadDriver {
         let timeout = if self.virtual_time || tick == NEVER {
             None
         } else {
+            // The later of two readings: one that has gone far back must not make it sleep as long.
+            let now = inner.clock.now().max(read);
             let due = inner.ticks.instant(tick);
-            due.map(|due| due.saturating_duration_since(inner.clock.now()))
+            due.map(|due| due.saturating_duration_since(now))
         };
         if timeout == Some(Duration::ZERO) {
             return;

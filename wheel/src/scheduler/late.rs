@@ -1,5 +1,5 @@
-//! Tasks whose tick the wheel of their shard has passed: a wheel knows no past, and would put them
-//! off to its next tick, which a clock that stands still does not reach.
+//! What was filed for a tick that the wheel of its shard has passed: a wheel knows no past, and would
+//! put it off to its next tick, which a clock that stands still, or has gone back, does not reach.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use slab::Slab;
 /// Set in the numbers of what is kept here, which so differ from the indices of the wheel.
 const LATE: u32 = 1 << 31;
 
-/// Whether a task of this number is kept here. The wheel holds fewer than 2³¹.
+/// Whether what has this number is kept here. The wheel holds fewer than 2³¹.
 pub(super) fn is_late(number: u32) -> bool {
     number & LATE != 0
 }
@@ -43,7 +43,7 @@ impl<T> Late<T> {
             arrival,
             value,
         });
-        let number = u32::try_from(key).expect("fewer than 2³¹ tasks are late") | LATE;
+        let number = u32::try_from(key).expect("fewer than 2³¹ are late") | LATE;
         self.order.insert((tick, arrival), number);
         number
     }

@@ -35,8 +35,8 @@ pub(super) struct Shard {
 
 pub(super) struct State {
     wheel: Wheel<Timed>,
-    /// Tasks that were filed for a tick which the wheel has passed.
-    late: Late<Arc<dyn Entry>>,
+    /// What was filed for a tick which the wheel has passed.
+    late: Late<Timed>,
     /// New tasks are refused.
     pub(super) closed: bool,
 }
@@ -110,9 +110,8 @@ impl Shard {
         self.lower_next(tick);
         if tick <= state.wheel.tick() {
             entry.head().set_phase(Phase::Waiting);
-            entry
-                .head()
-                .set_node(state.late.insert(tick, entry.clone()));
+            let timed = Timed::Task(entry.clone());
+            entry.head().set_node(state.late.insert(tick, timed));
             return;
         }
         let node = state.wheel.insert_raw(tick, Timed::Task(entry));
@@ -130,7 +129,7 @@ impl Shard {
         timeout: Arc<Timeout>,
     ) -> u32 {
         self.lower_next(tick);
-        state.wheel.insert_raw(tick, Timed::Timeout(timeout))
+        state.put(tick, Timed::Timeout(timeout))
     }
 
     /// Keeps I2. Under the lock, so load and store are one step.
@@ -169,7 +168,6 @@ impl Shard {
         self.moved();
         let first = due.len();
         let late = std::iter::from_fn(|| state.late.pop(tick));
-        let late = late.map(|(tick, entry)| (tick, Timed::Task(entry)));
         let popped = std::iter::from_fn(|| state.wheel.pop_raw(tick));
         let popped = popped.map(|(_, deadline, timed)| (deadline, timed));
         due.extend(late.chain(popped).take(limit));
@@ -211,6 +209,16 @@ impl Shard {
 }
 
 impl State {
+    /// Puts it where its tick belongs. The wheel has passed it where a clock was read that had gone far
+    /// ahead and came back: a wheel would then put it off until that time.
+    fn put(&mut self, tick: u64, timed: Timed) -> u32 {
+        if tick <= self.wheel.tick() {
+            self.late.insert(tick, timed)
+        } else {
+            self.wheel.insert_raw(tick, timed)
+        }
+    }
+
     pub(super) fn deadline(&self, node: u32) -> u64 {
         if is_late(node) {
             return self.late.tick(node);
@@ -221,7 +229,7 @@ impl State {
     #[must_use]
     pub(super) fn remove(&mut self, node: u32) -> Timed {
         if is_late(node) {
-            return Timed::Task(self.late.remove(node));
+            return self.late.remove(node);
         }
         let timed = self.wheel.remove_raw(node);
         self.compact();
@@ -233,16 +241,17 @@ impl State {
     pub(super) fn take_tasks(&mut self) -> Vec<(u64, Arc<dyn Entry>)> {
         let mut tasks = Vec::with_capacity(self.wheel.len());
         let mut timeouts = Vec::new();
-        tasks.extend(std::iter::from_fn(|| self.late.pop(NEVER)));
-        for expired in self.wheel.drain() {
-            match expired.value {
-                Timed::Task(entry) => tasks.push((expired.deadline, entry)),
-                Timed::Timeout(timeout) => timeouts.push((expired.deadline, timeout)),
+        let late = std::iter::from_fn(|| self.late.pop(NEVER));
+        let rest = self.wheel.drain();
+        for (tick, timed) in late.chain(rest.map(|expired| (expired.deadline, expired.value))) {
+            match timed {
+                Timed::Task(entry) => tasks.push((tick, entry)),
+                Timed::Timeout(timeout) => timeouts.push((tick, timeout)),
             }
         }
         for (tick, timeout) in timeouts {
-            let node = self.wheel.insert_raw(tick, Timed::Timeout(timeout));
-            self.renumber(node);
+            let node = self.put(tick, Timed::Timeout(timeout.clone()));
+            timeout.set_node(node);
         }
         tasks
     }
