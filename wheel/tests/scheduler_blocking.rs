@@ -208,7 +208,7 @@ async fn an_abort_loses_the_outcome_and_frees_the_place() {
     clock.advance(10 * MS);
     until(|| begun.load(SeqCst) == 1).await;
     assert_eq!(task.abort(), Cancel::Running);
-    assert_eq!(task.await, Err(TaskError::Aborted));
+    assert_eq!(task.await, Err(TaskError::Abandoned));
     drop(scheduler.after_blocking(10 * MS, note(&runs, "next")));
     scheduler.run_for(&clock, 10 * MS).await;
     assert_eq!(runs.taken(), "20 next");

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use support::runs::{MS, Runs};
 use tokio::time::sleep;
-use wheelhouse_wheel::scheduler::{Cancel, Retry, Run, Scheduler, Status, TaskError};
+use wheelhouse_wheel::scheduler::{
+    Cancel, EventKind, Retry, Run, Scheduler, Status, TaskError,
+};
 use wheelhouse_wheel::{Clock, ManualClock, TokioClock};
 
 fn paused() -> (Scheduler, Runs) {
@@ -113,10 +115,49 @@ fn errors_say_what_happened() {
         ),
         (TaskError::Cancelled, "cancelled"),
         (TaskError::Aborted, "cut off while it ran"),
+        (
+            TaskError::Abandoned,
+            "given up while it ran; it could not be cut off and goes on",
+        ),
         (TaskError::Missed(3 * MS), "missed: 3ms late"),
     ] {
         assert_eq!(error.to_string(), words);
     }
+}
+
+/// As `anyhow::Error`: no `Error` itself, and all of its causes in the alternate form.
+#[derive(Debug, PartialEq)]
+struct Chain(&'static str, &'static str);
+
+impl std::fmt::Display for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Chain(what, cause) = self;
+        match f.alternate() {
+            true => write!(f, "{what}: {cause}"),
+            false => write!(f, "{what}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_causes_of_a_failure_are_not_lost() {
+    let (scheduler, _) = paused();
+    let mut events = scheduler.events();
+    let options = scheduler.task().name("mail").key("mail 17");
+    let work = || ready(Err::<(), _>(Chain("no mail", "connection refused")));
+    let error = options.after(MS, work).unwrap().await.unwrap_err();
+    assert_eq!(error.to_string(), "no mail");
+    assert_eq!(format!("{error:#}"), "no mail: connection refused");
+    assert_eq!(error.failure(), Some(&Chain("no mail", "connection refused")));
+    assert_eq!(error.into_failure().map(|chain| chain.1), Some("connection refused"));
+    let mut told = Vec::new();
+    while let Ok(Some(event)) = events.try_next() {
+        assert_eq!((&*event.task, event.key.as_deref()), ("mail", Some("mail 17")));
+        if let EventKind::Failed { error } = event.kind {
+            told.push(error);
+        }
+    }
+    assert_eq!(told, ["no mail: connection refused".into()]);
 }
 
 #[tokio::test(start_paused = true)]

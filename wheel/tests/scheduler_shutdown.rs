@@ -197,7 +197,7 @@ fn async_work_that_does_not_return_is_abandoned() {
         let grace = Grace::cancel_pending().timeout(100 * MS);
         let report = runtime.block_on(scheduler.shutdown(grace));
         assert_eq!((report.all.abandoned, report.all.total()), (1, 1));
-        assert_eq!(runtime.block_on(task), Err(TaskError::Aborted));
+        assert_eq!(runtime.block_on(task), Err(TaskError::Abandoned));
         drop(let_go);
     });
 }

@@ -281,7 +281,7 @@ impl Stress {
                 Err(TaskError::Cancelled | TaskError::Missed(_)) => {
                     begun == 0 || record.repeats.load(SeqCst)
                 }
-                Err(TaskError::TimedOut(_) | TaskError::Aborted) => true,
+                Err(TaskError::TimedOut(_) | TaskError::Aborted | TaskError::Abandoned) => true,
                 Err(error) => panic!("{error}"),
             };
             assert!(agrees, "task {id}: {outcome:?}, {begun} begun");

@@ -26,8 +26,6 @@ pub(super) struct Claim {
     own: Option<Arc<Gate>>,
     /// Whether the task has been moved on, so that dropping this need not end it.
     pub(super) settled: bool,
-    /// Whether the work goes on although its run was cut off.
-    pub(super) goes_on: bool,
 }
 
 /// What comes next.
@@ -59,7 +57,6 @@ impl Claim {
             stage: Stage::OwnGate,
             own: None,
             settled: false,
-            goes_on: false,
         }
     }
 

@@ -273,6 +273,7 @@ impl<W: Work> Entry for Task<W> {
         let why = match why {
             TaskError::Missed(late) => TaskError::Missed(late),
             TaskError::Aborted => TaskError::Aborted,
+            TaskError::Abandoned => TaskError::Abandoned,
             _ => TaskError::Cancelled,
         };
         self.deliver(inner, Err(why));

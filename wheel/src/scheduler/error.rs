@@ -109,26 +109,86 @@ impl From<BuildError> for Refusal {
 }
 
 /// Why a task did not end with a value. `E` is the error that its work returns.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+///
+/// `E` need not be an [`Error`](std::error::Error) (a `String` is none, nor is an `anyhow::Error`), so that
+/// [`source`](std::error::Error::source) cannot lead into it. [`failure`](Self::failure) does, and the
+/// alternate form `{:#}` is passed on to it, in which `anyhow` tells all the causes. Events and traces
+/// have them in that form.
+///
+/// ```
+/// use std::fmt;
+/// use wheelhouse_wheel::scheduler::TaskError;
+///
+/// struct Chain;
+///
+/// impl fmt::Display for Chain {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str(if f.alternate() { "no mail: connection refused" } else { "no mail" })
+///     }
+/// }
+///
+/// let error = TaskError::Failed(Chain);
+/// assert_eq!(format!("{error}"), "no mail");
+/// assert_eq!(format!("{error:#}"), "no mail: connection refused");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskError<E = Infallible> {
     /// The work returned an error, and was not tried again.
-    #[error("{0}")]
     Failed(E),
     /// The work panicked; the message of the panic.
-    #[error("panicked: {0}")]
     Panicked(String),
     /// A run took longer than its timeout.
-    #[error("took longer than its timeout of {0:?}")]
     TimedOut(Duration),
     /// The task was cancelled, replaced, or pending when the scheduler shut down.
-    #[error("cancelled")]
     Cancelled,
     /// A run in progress was cut off, by an abort, by the deadline of a shutdown, or because the
     /// runtime ended.
-    #[error("cut off while it ran")]
     Aborted,
+    /// A run in progress was given up likewise, but could not be cut off: blocking work, or work that
+    /// does not return to its executor. It goes on, and nobody hears of its outcome.
+    Abandoned,
     /// The run would have begun this late, which is more than its grace.
-    #[error("missed: {0:?} late")]
     Missed(Duration),
 }
+
+impl<E> TaskError<E> {
+    /// The error that the work returned, if it was that.
+    #[must_use]
+    pub fn failure(&self) -> Option<&E> {
+        match self {
+            TaskError::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The same, by value.
+    #[must_use]
+    pub fn into_failure(self) -> Option<E> {
+        match self {
+            TaskError::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for TaskError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // With the flags that this is to be shown with.
+            TaskError::Failed(error) => error.fmt(f),
+            TaskError::Panicked(message) => write!(f, "panicked: {message}"),
+            TaskError::TimedOut(timeout) => {
+                write!(f, "took longer than its timeout of {timeout:?}")
+            }
+            TaskError::Cancelled => f.write_str("cancelled"),
+            TaskError::Aborted => f.write_str("cut off while it ran"),
+            TaskError::Abandoned => {
+                f.write_str("given up while it ran; it could not be cut off and goes on")
+            }
+            TaskError::Missed(late) => write!(f, "missed: {late:?} late"),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for TaskError<E> {}

@@ -14,6 +14,8 @@ use tokio::sync::broadcast;
 pub struct Event {
     /// The task's name; its key if it has no name; else "task".
     pub task: Arc<str>,
+    /// The key that the task carries.
+    pub key: Option<Arc<str>>,
     /// What happened.
     pub kind: EventKind,
     /// When, on the scheduler's clock.
@@ -38,7 +40,7 @@ pub enum EventKind {
     },
     /// An attempt returned an error, panicked, took too long or was cut off.
     Failed {
-        /// The error in words.
+        /// The error in words, in the form `{:#}`.
         error: Arc<str>,
     },
     /// A failed run will be tried again.

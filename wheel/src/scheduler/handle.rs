@@ -56,7 +56,8 @@ impl TaskRef {
     }
 
     /// Cancels the task and cuts off the run in progress, if there is one, at its next `.await`.
-    /// Blocking work cannot be cut off: it goes on, and its outcome is lost.
+    /// Blocking work that has begun cannot be cut off: it goes on, its outcome is lost, and that of the
+    /// task is [`TaskError::Abandoned`].
     pub fn abort(&self) -> Cancel {
         self.inner.abort(&*self.entry)
     }

@@ -852,12 +852,17 @@ impl Inner {
     /// Tells the listeners, if there are any.
     pub(super) fn event(&self, entry: &dyn Entry, kind: impl FnOnce() -> EventKind) {
         if self.events.wanted() {
-            let task = self.name_of(entry);
+            let (task, key) = {
+                let guard = entry.lock();
+                let options = self.options(guard.as_deref());
+                (options.name(), options.key.clone())
+            };
             // The clock and the listeners' wakers are user code, and this is called where a task
             // must not be left half done.
             self.contain("event", || {
                 self.events.send(Event {
                     task,
+                    key,
                     kind: kind(),
                     at: self.clock.now(),
                 });

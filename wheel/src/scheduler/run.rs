@@ -161,12 +161,12 @@ fn finish<W: Work>(
     let output = result.and_then(said::<W>);
     let inner = claim.inner();
     tell(inner, task, began, &output);
-    let cut_off = matches!(output, Err(TaskError::Aborted));
-    let ending = match cut_off {
-        false => Ending::Completed,
-        true if claim.goes_on => Ending::Abandoned,
-        true => Ending::Aborted,
+    let ending = match output {
+        Err(TaskError::Aborted) => Ending::Aborted,
+        Err(TaskError::Abandoned) => Ending::Abandoned,
+        _ => Ending::Completed,
     };
+    let cut_off = !matches!(ending, Ending::Completed);
     if let Err(error) = &output
         && W::REPEATABLE
         && !cut_off
@@ -222,7 +222,7 @@ fn tell<W: Work>(inner: &Inner, task: &Arc<Task<W>>, began: Instant, output: &Ou
         Ok(_) => (&counts.succeeded, "succeeded"),
         Err(TaskError::Panicked(_)) => (&counts.panicked, "panicked"),
         Err(TaskError::TimedOut(_)) => (&counts.timed_out, "timed_out"),
-        Err(TaskError::Aborted) => (&counts.aborted, "aborted"),
+        Err(TaskError::Aborted | TaskError::Abandoned) => (&counts.aborted, "aborted"),
         Err(_) => (&counts.failed, "failed"),
     };
     count(counter);
@@ -239,7 +239,8 @@ fn tell<W: Work>(inner: &Inner, task: &Arc<Task<W>>, began: Instant, output: &Ou
     let mut words = String::new();
     inner.contain("display of an error", || {
         if let Err(error) = output {
-            words = error.to_string();
+            // With the causes, where the error tells them in this form.
+            words = format!("{error:#}");
         }
     });
     #[cfg(feature = "tracing")]
@@ -323,8 +324,12 @@ impl<W: Work> Future for Attempt<'_, W> {
         let head = this.task.head();
         let result = if head.has(flag::ABORT) {
             let attempt = this.attempt.as_ref().as_pin_ref();
-            this.claim.goes_on = attempt.is_some_and(|attempt| !W::cut_off(&attempt));
-            Err(TaskError::Aborted)
+            let goes_on = attempt.is_some_and(|attempt| !W::cut_off(&attempt));
+            Err(if goes_on {
+                TaskError::Abandoned
+            } else {
+                TaskError::Aborted
+            })
         } else {
             let attempt = this.attempt.as_mut();
             let polled = catch_unwind(AssertUnwindSafe(|| {

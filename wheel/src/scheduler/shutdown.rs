@@ -211,7 +211,7 @@ impl Inner {
                 self.cut_off(&*run);
             }
             first_of(self.until(is_over), end.as_mut()).await;
-            self.bury_running(Ending::Abandoned);
+            self.bury_running(Ending::Abandoned, TaskError::Abandoned);
         }
         self.stop_driver().await;
         self.tally.report.lock().so_far.took = self.clock.now().saturating_duration_since(began);
@@ -344,11 +344,11 @@ impl Inner {
     }
 
     /// Ends the tasks of runs that will not come to an end in time.
-    fn bury_running(&self, ending: Ending) {
+    fn bury_running(&self, ending: Ending, why: TaskError) {
         for run in self.outside() {
             if self.end(&*run, &[Phase::Running]) {
                 self.count_ending(&*run, ending);
-                run.bury(self, TaskError::Aborted);
+                run.bury(self, why.clone());
             }
         }
     }
@@ -458,7 +458,7 @@ impl Drop for Steps {
         if !self.all_done {
             self.inner.abandon();
             // The runtime drops them later.
-            self.inner.bury_running(Ending::Aborted);
+            self.inner.bury_running(Ending::Aborted, TaskError::Aborted);
         }
         self.inner.tally.report.lock().is_final = true;
         self.inner.tally.done.send_replace(true);
