@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::BuildError;
-
 /// Work that was not scheduled, and why.
 #[derive(Clone, thiserror::Error)]
 #[error("{refusal}")]
@@ -87,23 +85,6 @@ impl Refusal {
             argument,
             value: format!("{value:?}"),
             allowed: allowed.to_owned(),
-        }
-    }
-}
-
-impl From<BuildError> for Refusal {
-    fn from(error: BuildError) -> Self {
-        match error {
-            BuildError::Argument {
-                argument,
-                value,
-                allowed,
-            } => Refusal::Argument {
-                argument,
-                value,
-                allowed,
-            },
-            BuildError::Thread(error) => Refusal::argument("thread", error, "one that starts"),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +17,7 @@ use super::inner::{Cancel, Inner};
 /// A scheduled task. Dropping it changes nothing for the task.
 ///
 /// Awaiting it gives the outcome of a one-shot, or of the last run of a task that recurs, when the
-/// task has ended. The methods of [`TaskRef`] work on it too.
+/// task has ended. Besides that it does what a [`TaskRef`] does.
 pub struct TaskHandle<T = (), E = Infallible> {
     task: TaskRef,
     outcome: PhantomData<fn() -> Result<T, E>>,
@@ -131,13 +130,55 @@ impl<T, E> TaskHandle<T, E> {
     pub fn task(&self) -> TaskRef {
         self.task.clone()
     }
-}
 
-impl<T, E> Deref for TaskHandle<T, E> {
-    type Target = TaskRef;
+    /// Cancels the task, see [`TaskRef::cancel`].
+    pub fn cancel(&self) -> Cancel {
+        self.task.cancel()
+    }
 
-    fn deref(&self) -> &TaskRef {
-        &self.task
+    /// Cancels the task and cuts off the run in progress, see [`TaskRef::abort`].
+    pub fn abort(&self) -> Cancel {
+        self.task.abort()
+    }
+
+    /// Moves the next run to `delay` from now, see [`TaskRef::reschedule`].
+    #[must_use = "only it tells whether the task was moved"]
+    pub fn reschedule(&self, delay: Duration) -> bool {
+        self.task.reschedule(delay)
+    }
+
+    /// Moves the next run to `at`, see [`TaskRef::reschedule_at`].
+    #[must_use = "only it tells whether the task was moved"]
+    pub fn reschedule_at(&self, at: impl Into<Instant>) -> bool {
+        self.task.reschedule_at(at)
+    }
+
+    /// Holds the task back, see [`TaskRef::pause`].
+    pub fn pause(&self) -> bool {
+        self.task.pause()
+    }
+
+    /// Lets a paused task go on, see [`TaskRef::resume`].
+    pub fn resume(&self) -> bool {
+        self.task.resume()
+    }
+
+    /// Where the task is, see [`TaskRef::status`].
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.task.status()
+    }
+
+    /// When the next run begins, see [`TaskRef::next_run`].
+    #[must_use]
+    pub fn next_run(&self) -> Option<Instant> {
+        self.task.next_run()
+    }
+
+    /// The task's name, see [`TaskRef::name`].
+    #[must_use]
+    pub fn name(&self) -> Arc<str> {
+        self.task.name()
     }
 }
 

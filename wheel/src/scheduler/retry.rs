@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::BuildError;
+use super::error::Refusal;
 
 /// Tries a run again that returned an error, panicked or took too long.
 ///
@@ -94,22 +94,15 @@ impl Retry {
         self
     }
 
-    pub(super) fn check(&self) -> Result<(), BuildError> {
-        let refuse = |argument, value: String, allowed: &str| {
-            Err(BuildError::Argument {
-                argument,
-                value,
-                allowed: allowed.to_owned(),
-            })
-        };
+    pub(super) fn check(&self) -> Result<(), Refusal> {
         if self.max_attempts == 0 {
-            return refuse("retry.max_attempts", "0".to_owned(), "1 or more");
+            return Err(Refusal::argument("retry.max_attempts", 0, "1 or more"));
         }
         if !(self.factor.is_finite() && self.factor >= 1.0) {
-            return refuse("retry.factor", self.factor.to_string(), "1 or more");
+            return Err(Refusal::argument("retry.factor", self.factor, "1 or more"));
         }
         if !(0.0..=1.0).contains(&self.jitter) {
-            return refuse("retry.jitter", self.jitter.to_string(), "0 to 1");
+            return Err(Refusal::argument("retry.jitter", self.jitter, "0 to 1"));
         }
         Ok(())
     }
