@@ -5,41 +5,50 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Work that was not scheduled, and why.
+/// Work that was not scheduled, and why. As large as a pointer, whatever the work is.
 #[derive(Clone, thiserror::Error)]
-#[error("{refusal}")]
+#[error("{}", .refused.refusal)]
 pub struct ScheduleError<F> {
+    /// Its own allocation, which only an error costs: a result that holds the work would be as large as
+    /// that on each way of its caller's.
+    refused: Box<Refused<F>>,
+}
+
+#[derive(Clone)]
+struct Refused<F> {
     refusal: Refusal,
     work: F,
 }
 
 impl<F> ScheduleError<F> {
     pub(super) fn new(refusal: Refusal, work: F) -> Self {
-        ScheduleError { refusal, work }
+        ScheduleError {
+            refused: Box::new(Refused { refusal, work }),
+        }
     }
 
     /// Why it was refused.
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
-        &self.refusal
+        &self.refused.refusal
     }
 
     /// What was handed in.
     #[must_use]
     pub fn into_work(self) -> F {
-        self.work
+        self.refused.work
     }
 }
 
 impl<F> fmt::Debug for ScheduleError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ScheduleError").field(&self.refusal).finish()
+        f.debug_tuple("ScheduleError").field(self.refusal()).finish()
     }
 }
 
 impl<F> From<ScheduleError<F>> for Refusal {
     fn from(error: ScheduleError<F>) -> Self {
-        error.refusal
+        error.refused.refusal
     }
 }
 
@@ -173,3 +182,13 @@ impl<E: fmt::Display> fmt::Display for TaskError<E> {
 }
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for TaskError<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_small_whatever_it_gives_back() {
+        assert_eq!(size_of::<ScheduleError<[u64; 100]>>(), size_of::<usize>());
+    }
+}
