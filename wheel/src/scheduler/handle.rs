@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use super::control::Cancel;
 use super::entry::{Entry, Phase, flag};
 use super::error::TaskError;
-use super::inner::{Cancel, Inner};
+use super::inner::Inner;
 
 /// A scheduled task. Dropping it changes nothing for the task.
 ///

@@ -18,10 +18,11 @@ use crate::clock::Clock;
 use crate::drive::alarm::{Alarm, Bell};
 use crate::drive::ticks::{NEVER, Ticks};
 
+use super::control::Cancel;
 use super::error::TaskError;
 use super::gate::Gate;
 use super::handle::TaskHandle;
-use super::inner::{Cancel, Inner, Parts};
+use super::inner::{Inner, Parts};
 use super::options::Options;
 use super::plan::{MissedTick, Plan};
 use super::shard::Timed;

@@ -87,6 +87,7 @@
 mod builder;
 mod claim;
 mod context;
+mod control;
 mod driver;
 mod entry;
 mod error;
@@ -110,6 +111,7 @@ mod shutdown;
 mod stats;
 mod task;
 mod timeout;
+mod watch;
 mod work;
 
 use std::fmt;
@@ -119,10 +121,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use builder::SchedulerBuilder;
 pub use context::Run;
+pub use control::Cancel;
 pub use error::{Refusal, ScheduleError, TaskError};
 pub use events::{Event, EventError, EventKind, EventStream};
 pub use handle::{Status, TaskHandle, TaskRef};
-pub use inner::Cancel;
 pub use options::Duplicate;
 pub use plan::MissedTick;
 pub use retry::{Failure, Retry};
@@ -353,11 +355,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// See [`Refusal`]; the error gives the closure back.
-    pub fn at_system_blocking<F, O>(
-        &self,
-        time: impl Into<SystemTime>,
-        work: F,
-    ) -> Scheduled<O, F>
+    pub fn at_system_blocking<F, O>(&self, time: impl Into<SystemTime>, work: F) -> Scheduled<O, F>
     where
         F: FnMut() -> O + Send + 'static,
         O: Outcome,
