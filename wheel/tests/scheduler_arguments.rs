@@ -135,7 +135,8 @@ async fn what_would_have_no_effect() {
                   there is `coalesce`";
     let coalesce = "coalesce: true is not allowed, it must be left out of all but `cron`; for `every` \
                     there is `missed_tick`";
-    let duplicate = "on_duplicate: Refuse is not allowed, it must be left out of a task without a key";
+    let duplicate =
+        "on_duplicate: Refuse is not allowed, it must be left out of a task without a key";
     let places = "max_concurrent: 2 is not allowed, it must be 1 for a task without a key, unless it is \
                   for `every` or `cron`";
     // Once, at a fixed rate, after completion, by cron; and all of them with a key.
@@ -183,14 +184,22 @@ async fn what_would_have_no_effect() {
                 };
                 match answer {
                     Ok(task) => assert_eq!((task.cancel(), refused), (Cancel::Cancelled, false)),
-                    Err(error) => assert_eq!((error.to_string().as_str(), refused), (expected, true)),
+                    Err(error) => {
+                        assert_eq!((error.to_string().as_str(), refused), (expected, true))
+                    }
                 }
             }
         }
     }
     assert!(scheduler.is_empty());
     // One run at a time is what such a task has anyway.
-    drop(scheduler.task().max_concurrent(1).after(S, work(&alive)).unwrap());
+    drop(
+        scheduler
+            .task()
+            .max_concurrent(1)
+            .after(S, work(&alive))
+            .unwrap(),
+    );
 }
 
 #[tokio::test]

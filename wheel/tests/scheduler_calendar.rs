@@ -71,7 +71,9 @@ impl World {
 async fn it_runs_when_the_calendar_shows_its_time() {
     let world = World::new();
     let (scheduler, runs) = (&world.scheduler, &world.runs);
-    let closure = scheduler.at_system(START + HOUR, runs.work("closure")).unwrap();
+    let closure = scheduler
+        .at_system(START + HOUR, runs.work("closure"))
+        .unwrap();
     let note = runs.clone();
     let blocking = scheduler
         .at_system_blocking(START + 2 * HOUR, move || note.note("blocking"))
@@ -94,7 +96,9 @@ async fn it_follows_a_calendar_that_steps() {
         (30, 2 * 3600, "1860000 a"),
     ] {
         let world = World::new();
-        let task = world.scheduler.at_system(START + HOUR, world.runs.work("a"));
+        let task = world
+            .scheduler
+            .at_system(START + HOUR, world.runs.work("a"));
         world.run_for(30 * MINUTE + Duration::from_secs(bit)).await;
         world.clock.ahead.store(ahead, SeqCst);
         world.run_for(2 * HOUR).await;
@@ -107,7 +111,9 @@ async fn it_follows_a_calendar_that_steps() {
 async fn what_is_past_is_due_now_and_not_late() {
     let world = World::new();
     let options = world.scheduler.task().grace(Duration::ZERO);
-    let task = options.at_system(START - HOUR, world.runs.work("a")).unwrap();
+    let task = options
+        .at_system(START - HOUR, world.runs.work("a"))
+        .unwrap();
     world.scheduler.settled().await;
     assert_eq!(world.runs.taken(), "0 a");
     assert_eq!(task.await, Ok(()));
@@ -121,7 +127,10 @@ async fn the_end_of_the_calendar_does_not_come() {
         last = last.checked_add(step).unwrap_or(last);
         step /= 2;
     }
-    let task = world.scheduler.at_system(last, world.runs.work("a")).unwrap();
+    let task = world
+        .scheduler
+        .at_system(last, world.runs.work("a"))
+        .unwrap();
     world.run_for(24 * HOUR).await;
     assert_eq!(task.status(), Status::Scheduled);
     assert_eq!(task.cancel(), Cancel::Cancelled);
@@ -133,8 +142,12 @@ async fn it_can_be_moved_held_back_and_tried_again() {
     let world = World::new();
     let (scheduler, runs) = (&world.scheduler, &world.runs);
     let start = world.clock.now();
-    let moved = scheduler.at_system(START + HOUR, runs.work("moved")).unwrap();
-    let held = scheduler.at_system(START + HOUR, runs.work("held")).unwrap();
+    let moved = scheduler
+        .at_system(START + HOUR, runs.work("moved"))
+        .unwrap();
+    let held = scheduler
+        .at_system(START + HOUR, runs.work("held"))
+        .unwrap();
     let note = runs.clone();
     let mut left = 2;
     let fails = move || {

@@ -44,7 +44,9 @@ impl Clock for Curious {
 #[test]
 fn a_clock_may_look_at_the_task_that_asks_it() {
     within_a_minute(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let clock = Curious::default();
             let builder = Scheduler::builder().clock(clock.clone());

@@ -61,15 +61,22 @@ async fn an_end_is_for_all_tasks() {
 
 #[tokio::test]
 async fn a_priority_is_for_all_tasks() {
-    let (clock, scheduler, runs) =
-        with(|builder| builder.priority(5).max_concurrent_runs(1));
+    let (clock, scheduler, runs) = with(|builder| builder.priority(5).max_concurrent_runs(1));
     let own = |priority| scheduler.task().priority(priority);
     drop(own(4).after(10 * MS, runs.work("below")).unwrap());
     drop(scheduler.after(10 * MS, runs.work("default")).unwrap());
-    drop(scheduler.task().after(10 * MS, runs.work("default too")).unwrap());
+    drop(
+        scheduler
+            .task()
+            .after(10 * MS, runs.work("default too"))
+            .unwrap(),
+    );
     drop(own(6).after(10 * MS, runs.work("above")).unwrap());
     scheduler.run_for(&clock, 10 * MS).await;
-    assert_eq!(runs.taken(), "10 above, 10 default, 10 default too, 10 below");
+    assert_eq!(
+        runs.taken(),
+        "10 above, 10 default, 10 default too, 10 below"
+    );
 }
 
 #[tokio::test(start_paused = true)]

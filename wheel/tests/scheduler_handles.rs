@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use support::runs::{MS, Runs};
 use tokio::time::sleep;
-use wheelhouse_wheel::scheduler::{
-    Cancel, EventKind, Retry, Run, Scheduler, Status, TaskError,
-};
+use wheelhouse_wheel::scheduler::{Cancel, EventKind, Retry, Run, Scheduler, Status, TaskError};
 use wheelhouse_wheel::{Clock, ManualClock, TokioClock};
 
 fn paused() -> (Scheduler, Runs) {
@@ -42,28 +40,28 @@ async fn status_and_next_run_in_each_state() {
     let options = scheduler.task().retry(retry).run_limit(2);
     let task = options.every(100 * MS, work).unwrap();
     let other = scheduler.after_once(95 * MS, sleep(110 * MS)).unwrap();
-    assert_eq!(seen(&task), (Status::Scheduled, Some(100)));
+    assert_eq!(seen(&task.task()), (Status::Scheduled, Some(100)));
     assert!(task.pause());
-    assert_eq!(seen(&task), (Status::Paused, None));
+    assert_eq!(seen(&task.task()), (Status::Paused, None));
     assert!(task.resume());
-    assert_eq!(seen(&task), (Status::Scheduled, Some(100)));
+    assert_eq!(seen(&task.task()), (Status::Scheduled, Some(100)));
     sleep(105 * MS).await;
-    assert_eq!(seen(&other), (Status::Running, None));
-    assert_eq!(seen(&task), (Status::Due, None));
+    assert_eq!(seen(&other.task()), (Status::Running, None));
+    assert_eq!(seen(&task.task()), (Status::Due, None));
     assert!(!task.reschedule(MS));
     other.await.unwrap();
     turn().await;
     // The other's sleep began when it was made, so its run has ended at 110.
-    assert_eq!(seen(&task), (Status::Running, None));
+    assert_eq!(seen(&task.task()), (Status::Running, None));
     assert!(!task.reschedule(MS));
     sleep(25 * MS).await;
-    assert_eq!(seen(&task), (Status::Retrying, Some(160)));
+    assert_eq!(seen(&task.task()), (Status::Retrying, Some(160)));
     sleep(30 * MS).await;
-    assert_eq!(seen(&task), (Status::Running, None));
+    assert_eq!(seen(&task.task()), (Status::Running, None));
     sleep(20 * MS).await;
-    assert_eq!(seen(&task), (Status::Scheduled, Some(200)));
+    assert_eq!(seen(&task.task()), (Status::Scheduled, Some(200)));
     sleep(100 * MS).await;
-    assert_eq!(seen(&task), (Status::Ended, None));
+    assert_eq!(seen(&task.task()), (Status::Ended, None));
     assert!(!task.reschedule(MS) && !task.pause() && !task.resume());
     assert_eq!(task.cancel(), Cancel::Ended);
     assert_eq!(task.abort(), Cancel::Ended);
@@ -148,11 +146,20 @@ async fn the_causes_of_a_failure_are_not_lost() {
     let error = options.after(MS, work).unwrap().await.unwrap_err();
     assert_eq!(error.to_string(), "no mail");
     assert_eq!(format!("{error:#}"), "no mail: connection refused");
-    assert_eq!(error.failure(), Some(&Chain("no mail", "connection refused")));
-    assert_eq!(error.into_failure().map(|chain| chain.1), Some("connection refused"));
+    assert_eq!(
+        error.failure(),
+        Some(&Chain("no mail", "connection refused"))
+    );
+    assert_eq!(
+        error.into_failure().map(|chain| chain.1),
+        Some("connection refused")
+    );
     let mut told = Vec::new();
     while let Ok(Some(event)) = events.try_next() {
-        assert_eq!((&*event.task, event.key.as_deref()), ("mail", Some("mail 17")));
+        assert_eq!(
+            (&*event.task, event.key.as_deref()),
+            ("mail", Some("mail 17"))
+        );
         if let EventKind::Failed { error } = event.kind {
             told.push(error);
         }

@@ -287,7 +287,10 @@ async fn at_the_limit_a_run_in_progress_gives_its_place_to_nobody() {
     let new = || scheduler.task().key("a").after(MS, runs.work("new"));
     assert_eq!(*new().unwrap_err().refusal(), Refusal::Full);
     // The old task has not heard of it.
-    assert_eq!((old.status(), scheduler.stats().cancelled), (Status::Running, 0));
+    assert_eq!(
+        (old.status(), scheduler.stats().cancelled),
+        (Status::Running, 0)
+    );
     let_go.send(()).unwrap();
     assert_eq!(old.await, Ok(()));
     scheduler.settled().await;

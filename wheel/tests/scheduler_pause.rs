@@ -182,7 +182,10 @@ async fn runs_that_are_due_of_a_task_that_overlaps_itself_are_held_back_too() {
 async fn runs_that_are_held_back_end_with_their_task() {
     for shutdown in [false, true] {
         let (clock, scheduler, runs) = manual();
-        let options = scheduler.task().max_concurrent(2).retry(Retry::fixed(10 * MS));
+        let options = scheduler
+            .task()
+            .max_concurrent(2)
+            .retry(Retry::fixed(10 * MS));
         let mut note = runs.work("a");
         let fails = move || {
             drop(note());

@@ -46,7 +46,10 @@ impl Clock for Wild {
 #[test]
 fn one_wild_reading_puts_nothing_off() {
     within_a_minute(|| {
-        let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .unwrap();
         let worlds: Vec<_> = (0..60)
             .map(|n| {
                 let clock = Wild {
@@ -79,7 +82,9 @@ fn one_wild_reading_puts_nothing_off() {
             }
         });
         // Each of the readings that were to be wild has been.
-        let wild = worlds.iter().filter(|(_, clock)| clock.readings.load(SeqCst) > clock.which);
+        let wild = worlds
+            .iter()
+            .filter(|(_, clock)| clock.readings.load(SeqCst) > clock.which);
         assert_eq!(wild.count(), worlds.len());
     });
 }

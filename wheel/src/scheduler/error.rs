@@ -42,7 +42,9 @@ impl<F> ScheduleError<F> {
 
 impl<F> fmt::Debug for ScheduleError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ScheduleError").field(self.refusal()).finish()
+        f.debug_tuple("ScheduleError")
+            .field(self.refusal())
+            .finish()
     }
 }
 

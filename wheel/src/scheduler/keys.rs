@@ -119,7 +119,9 @@ impl Keys {
         let mut map = self.lock(key);
         let old = map.holder().and_then(|holder| holder.task.clone());
         if options.duplicate == Duplicate::Refuse
-            && old.as_ref().is_some_and(|task| task.head().phase() != Phase::Ended)
+            && old
+                .as_ref()
+                .is_some_and(|task| task.head().phase() != Phase::Ended)
         {
             return Err(Refusal::Duplicate { key: key.clone() });
         }

@@ -324,11 +324,7 @@ impl TaskOptions {
     ///
     /// # Errors
     /// See [`Refusal`]; the error gives the closure back.
-    pub fn at_system_blocking<F, O>(
-        self,
-        time: impl Into<SystemTime>,
-        work: F,
-    ) -> Scheduled<O, F>
+    pub fn at_system_blocking<F, O>(self, time: impl Into<SystemTime>, work: F) -> Scheduled<O, F>
     where
         F: FnMut() -> O + Send + 'static,
         O: Outcome,
@@ -544,7 +540,9 @@ pub(super) fn schedule<W: Work>(
     }
     let head = Head::new(shard(inner.shards.len()), given.priority, flags);
     let key = given.key.clone();
-    let limit = given.limit.filter(|_| plan.as_ref().is_some_and(Plan::recurs));
+    let limit = given
+        .limit
+        .filter(|_| plan.as_ref().is_some_and(Plan::recurs));
     let options = options.map(|mut options| {
         if overlaps && key.is_none() {
             let gate = Arc::new(Gate::new(options.places()));
