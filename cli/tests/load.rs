@@ -341,3 +341,27 @@ fn a_plot_that_cannot_be_written_is_known_at_once() {
     );
     assert!(begin.elapsed().as_secs() < 60);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn more_tasks_than_there_is_memory_for_are_one_line_and_exit_code_1() {
+    const TASKS: u64 = 1_000_000_000;
+    let memory = fs::read_to_string("/proc/meminfo").unwrap();
+    let kib = |word| -> u64 {
+        let line = memory.lines().find_map(|line| line.strip_prefix(word));
+        let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        kib.parse().unwrap()
+    };
+    // A machine that has room for a billion tasks cannot show it.
+    if (kib("MemTotal:") + kib("SwapTotal:")) * 1024 >= TASKS * 64 {
+        return;
+    }
+    for subject in ["--executor=inline", "--scheduler"] {
+        let run = wheelhouse(&["load", "--tasks", &TASKS.to_string(), subject], b"");
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
+        let words = "error: not enough memory for 1000000000 tasks: they need 61035 MiB at least, and ";
+        assert!(run.stderr.starts_with(words), "{}", run.stderr);
+        assert!(run.stderr.ends_with(" MiB are free\n"), "{}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1);
+    }
+}

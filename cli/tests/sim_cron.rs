@@ -124,6 +124,12 @@ fn fewer_lines_when_no_more_come() {
         &["0 0 29 2 *", "--from", "9990-01-01T00:00:00Z"],
         &["9992-02-29T00:00:00+00:00", "9996-02-29T00:00:00+00:00"],
     );
+    // The end of what can be said.
+    prints(
+        &["* * * * *", "--from", "9999-12-30T21:58:00Z"],
+        &["9999-12-30T21:59:00+00:00", "9999-12-30T22:00:00+00:00"],
+    );
+    prints(&["* * * * *", "--from", "9999-12-30T22:00:00Z"], &[]);
 }
 
 #[test]
@@ -131,7 +137,7 @@ fn bad_arguments_are_one_line_and_exit_code_2() {
     const EVERY: &str = "* * * * *";
     let time = |shown: &str| {
         format!(
-            "--from: {shown} is not an RFC 3339 time in the years 1 to 9999 (write 2024-03-10T01:30:00-05:00 or 2024-03-10T06:30:00Z)"
+            "--from: {shown} is not an RFC 3339 time from 0001-01-01T00:00:00Z to 9999-12-30T22:00:00Z (write 2024-03-10T01:30:00-05:00 or 2024-03-10T06:30:00Z)"
         )
     };
     let zone = |shown: &str| {
@@ -175,6 +181,9 @@ fn bad_arguments_are_one_line_and_exit_code_2() {
         (&[EVERY, "--tz", &long], zone(&cut)),
         (&[EVERY, "--from", "yesterday"], time(r#""yesterday""#)),
         (&[EVERY, "--from", ""], time(r#""""#)),
+        (&[EVERY, "--from", "9999-12-30T22:00:01Z"], time(r#""9999-12-30T22:00:01Z""#)),
+        (&[EVERY, "--from", "9999-12-31T00:00:00Z"], time(r#""9999-12-31T00:00:00Z""#)),
+        (&[EVERY, "--from", "0000-12-31T23:59:59Z"], time(r#""0000-12-31T23:59:59Z""#)),
         (&[EVERY, "--from", "2024-03-10"], time(r#""2024-03-10""#)),
         (&[EVERY, "--from", "2024-03-10T00:00:00"], time(r#""2024-03-10T00:00:00""#)),
         (&[EVERY, "--from", "2024-02-30T00:00:00Z"], time(r#""2024-02-30T00:00:00Z""#)),

@@ -37,8 +37,10 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 /// to the start of the task's callback.
 ///
 /// The exit code is 1 if a task fired early, twice or not at all, or if the system refused
-/// something (threads, memory); it is 2 if the file of --plot cannot be written, which is
-/// known before the run.
+/// something: threads, or the memory that so many tasks need at least, of which it is asked
+/// before the run. Memory that runs out in the middle of the run ends the process as the
+/// system does that: by the signal ABRT (134 in a shell) or KILL (137). The exit code is 2
+/// if the file of --plot cannot be written, which is known before the run.
 ///
 /// --json prints these fields, in this order:
 ///

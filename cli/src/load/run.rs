@@ -30,6 +30,7 @@ const LEAST_BYTES: u64 = 64;
 
 /// Runs the load that `args` describes.
 pub(super) fn run(args: &LoadArgs) -> Result<Report, Failure> {
+    enough(args.tasks, process::available_bytes())?;
     let progress = Progress::new(args.tasks);
     let tally = Tally::new(args.tasks).map_err(|_| no_room(args.tasks))?;
     room_for(args.tasks).map_err(|_| no_room(args.tasks))?;
@@ -110,7 +111,20 @@ fn wait(tasks: u64, tally: &Tally, last_due: Instant, progress: &Progress) {
     }
 }
 
-/// Asks for the memory that the wheel will need at least, and gives it back: where the system
+/// Refuses tasks that cannot have room in what is free.
+fn enough(tasks: u64, available: Option<u64>) -> Result<(), Failure> {
+    let least = tasks.saturating_mul(LEAST_BYTES);
+    match available {
+        Some(available) if available < least => Err(Failure::System(format!(
+            "not enough memory for {tasks} tasks: they need {} MiB at least, and {} MiB are free",
+            least >> 20,
+            available >> 20
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Asks for the memory that the wheel will need at least, and gives it back: where the process
 /// has a limit, it is told of before the run. (An allocation that fails later ends the process.)
 fn room_for(tasks: u64) -> Result<(), TryReserveError> {
     let bytes = usize::try_from(tasks.saturating_mul(LEAST_BYTES)).unwrap_or(usize::MAX);
@@ -165,6 +179,18 @@ mod tests {
         assert!(
             tenths.iter().all(|count| (900..1100).contains(count)),
             "{tenths:?}"
+        );
+    }
+
+    #[test]
+    fn tasks_need_room_in_what_is_free() {
+        assert!(enough(1 << 20, Some(64 << 20)).is_ok());
+        assert!(enough(u64::MAX, None).is_ok());
+        let refused = enough(1 << 20, Some((64 << 20) - 1)).unwrap_err();
+        assert!(
+            matches!(&refused, Failure::System(message) if message
+                == "not enough memory for 1048576 tasks: they need 64 MiB at least, and 63 MiB are free"),
+            "{refused:?}"
         );
     }
 

@@ -43,7 +43,8 @@ pub(crate) struct CronArgs {
     /// The time zone, an IANA name such as Europe/Berlin.
     #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = zone, allow_hyphen_values = true)]
     tz: TimeZone,
-    /// The time to start after, in RFC 3339 as in 2024-03-10T01:30:00-05:00 [default: now]
+    /// The time to start after, in RFC 3339 as in 2024-03-10T01:30:00-05:00, up to
+    /// 9999-12-30T22:00:00Z [default: now]
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<Timestamp>,
     /// How many runs, 1..=18446744073709551615.
@@ -51,8 +52,11 @@ pub(crate) struct CronArgs {
     count: u64,
 }
 
-/// 0001-01-01T00:00:00Z.
+const FIRST: &str = "0001-01-01T00:00:00Z";
 const FIRST_SECOND: i64 = -62_135_596_800;
+
+/// The last whole second of jiff, which leaves room for every offset within the year 9999.
+const LAST: &str = "9999-12-30T22:00:00Z";
 
 const EXAMPLES: &str = "write 2024-03-10T01:30:00-05:00 or 2024-03-10T06:30:00Z";
 
@@ -99,7 +103,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
     time.filter(|time: &Timestamp| time.as_second() >= FIRST_SECOND)
         .ok_or_else(|| {
             let shown = shown(text);
-            format!("{shown} is not an RFC 3339 time in the years 1 to 9999 ({EXAMPLES})")
+            format!("{shown} is not an RFC 3339 time from {FIRST} to {LAST} ({EXAMPLES})")
         })
 }
 
