@@ -359,7 +359,8 @@ fn more_tasks_than_there_is_memory_for_are_one_line_and_exit_code_1() {
     for subject in ["--executor=inline", "--scheduler"] {
         let run = wheelhouse(&["load", "--tasks", &TASKS.to_string(), subject], b"");
         assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
-        let words = "error: not enough memory for 1000000000 tasks: they need 61035 MiB at least, and ";
+        let words =
+            "error: not enough memory for 1000000000 tasks: they need 61035 MiB at least, and ";
         assert!(run.stderr.starts_with(words), "{}", run.stderr);
         assert!(run.stderr.ends_with(" MiB are free\n"), "{}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1);

@@ -238,6 +238,8 @@ async fn cancelling_between_overlapping_runs_wins() {
     sleep(25 * MS).await;
     assert_eq!(task.cancel(), Cancel::Cancelled);
     assert_eq!(task.cancel(), Cancel::Ended);
+    // Not the outcome of one of its runs, as if it had ended by itself.
+    assert_eq!(task.await, Err(TaskError::Cancelled));
     sleep(50 * MS).await;
     assert_eq!(runs.taken(), "10 a, 20 a");
     assert!(scheduler.is_empty());

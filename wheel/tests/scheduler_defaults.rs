@@ -6,9 +6,11 @@ mod support {
     pub(crate) mod runs;
 }
 
+use std::future::ready;
+
 use support::runs::{MS, Runs};
 use tokio::time::sleep;
-use wheelhouse_wheel::scheduler::{Scheduler, SchedulerBuilder};
+use wheelhouse_wheel::scheduler::{EventError, Scheduler, SchedulerBuilder};
 use wheelhouse_wheel::{Clock, ManualClock, TokioClock};
 
 fn with(
@@ -115,4 +117,24 @@ async fn places_per_key_do_not_refuse_blocking_work() {
     scheduler.run_for(&clock, 100 * MS).await;
     assert_eq!(runs.taken(), "10 a, 20 a, 30 a");
     assert_eq!(task.await, Ok(()));
+}
+
+#[tokio::test]
+async fn what_nobody_says() {
+    let builder = Scheduler::builder();
+    let words = format!("{builder:?}");
+    for default in ["interval: 1ms", "max_pending: 16777216", "events: 1024"] {
+        assert!(words.contains(default), "{default} is not in {words}");
+    }
+    let clock = ManualClock::new();
+    let scheduler = builder.clock(clock.clone()).build().unwrap();
+    // Ticks of a millisecond.
+    let task = scheduler.after(MS * 10 + MS / 10, || ready(())).unwrap();
+    assert_eq!(task.next_run(), Some(clock.now() + 11 * MS));
+    // A listener that lags behind by more than 1024 events loses the oldest.
+    let mut events = scheduler.events();
+    for _ in 0..1030 {
+        drop(scheduler.after(MS, || ready(())).unwrap());
+    }
+    assert_eq!(events.try_next().unwrap_err(), EventError::Lagged(6));
 }

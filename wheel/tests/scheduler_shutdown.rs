@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use wheelhouse_wheel::ManualClock;
 use wheelhouse_wheel::scheduler::{
     Cancel, Endings, EventError, Grace, Refusal, Run, Scheduler, ShutdownReport, Status, TaskError,
-    TaskRef,
+    TaskHandle,
 };
 
 use support::within::within_a_minute;
@@ -40,7 +40,7 @@ async fn running(scheduler: &Scheduler, runs: u64) {
 }
 
 /// Moves the clock once the shutdown has begun, which cancels the witness.
-async fn reach(witness: &TaskRef, clock: &ManualClock, by: Duration) {
+async fn reach(witness: &TaskHandle, clock: &ManualClock, by: Duration) {
     while witness.status() != Status::Ended {
         sleep(MS).await;
     }
