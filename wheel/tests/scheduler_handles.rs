@@ -115,7 +115,7 @@ fn errors_say_what_happened() {
         (TaskError::Aborted, "cut off while it ran"),
         (
             TaskError::Abandoned,
-            "given up while it ran; it could not be cut off and goes on",
+            "given up while it ran; it was not cut off in time and may go on",
         ),
         (TaskError::Missed(3 * MS), "missed: 3ms late"),
     ] {

@@ -128,8 +128,12 @@ fn three_tasks(scheduler: &Scheduler) -> [TaskHandle<(), &'static str>; 3] {
     ]
 }
 
+/// What a span or an event is worth is kept by `tracing` for the process, so one test at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test]
 async fn each_figure_reaches_the_recorder() {
+    let _alone = ALONE.lock().await;
     let kept = Kept::default();
     let clock = ManualClock::new();
     let scheduler = metrics::with_local_recorder(&kept, || {
@@ -215,6 +219,7 @@ impl Subscriber for Notes {
 
 #[tokio::test]
 async fn each_attempt_is_a_span_and_each_failure_an_event() {
+    let _alone = ALONE.lock().await;
     let notes = Notes::default();
     // Of this thread, which is the runtime's only one.
     let _default = tracing::subscriber::set_default(notes.clone());

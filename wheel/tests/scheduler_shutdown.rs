@@ -410,8 +410,8 @@ async fn event_streams_close_while_handles_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_without_time_or_with_all_the_time_there_is() {
     for (timeout, ended) in [
-        (Duration::ZERO, Err(TaskError::Aborted)),
-        (Duration::from_nanos(1), Err(TaskError::Aborted)),
+        (Duration::ZERO, Err(TaskError::Abandoned)),
+        (Duration::from_nanos(1), Err(TaskError::Abandoned)),
         (Duration::MAX, Ok(())),
     ] {
         let scheduler = Scheduler::builder().build().unwrap();

@@ -137,8 +137,9 @@ pub enum TaskError<E = Infallible> {
     /// A run in progress was cut off, by an abort, by the deadline of a shutdown, or because the
     /// runtime ended.
     Aborted,
-    /// A run in progress was given up likewise, but could not be cut off: blocking work, or work that
-    /// does not return to its executor. It goes on, and nobody hears of its outcome.
+    /// A run in progress was given up likewise, and was not cut off in time: blocking work, work that
+    /// does not return to its executor, or work for whose next step a shutdown had no time left. It may
+    /// go on, and nobody hears of its outcome.
     Abandoned,
     /// The run would have begun this late, which is more than its grace.
     Missed(Duration),
@@ -176,7 +177,7 @@ impl<E: fmt::Display> fmt::Display for TaskError<E> {
             TaskError::Cancelled => f.write_str("cancelled"),
             TaskError::Aborted => f.write_str("cut off while it ran"),
             TaskError::Abandoned => {
-                f.write_str("given up while it ran; it could not be cut off and goes on")
+                f.write_str("given up while it ran; it was not cut off in time and may go on")
             }
             TaskError::Missed(late) => write!(f, "missed: {late:?} late"),
         }
