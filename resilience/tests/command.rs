@@ -206,8 +206,9 @@ async fn r22_a_probe_that_is_given_up_leaves_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn opens_at_the_percentage_and_not_below() {
+    let build = command;
     for (failures, opens) in [(10, true), (9, false)] {
-        let command = command();
+        let command = build();
         for _ in 0..20 - failures {
             succeed(&command).await.unwrap();
         }
@@ -217,8 +218,20 @@ async fn opens_at_the_percentage_and_not_below() {
         }
         assert_eq!(state(&command) == State::Open, opens, "{failures} of 20");
     }
+    // A success may make the volume.
+    let command = build();
+    for failed in [true, false] {
+        for _ in 0..10 {
+            assert_eq!(state(&command), State::Closed);
+            let _ = match failed {
+                true => fail(&command).await,
+                false => succeed(&command).await,
+            };
+        }
+    }
+    assert_eq!(state(&command), State::Open);
     // Below the volume nothing does.
-    let command = command();
+    let command = build();
     for _ in 0..19 {
         let _ = fail(&command).await;
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use wheelhouse_wheel::{Clock, TokioClock};
 
-use crate::{Breaker, BuildError, Bulkhead, Closing, ErrorRate};
+use crate::{Breaker, BuildError, Bulkhead, Closing, Trip};
 
 use super::blocking::Abandoned;
-use super::event::{CommandEvent, Tally, WINDOW, WINDOW_BUCKETS};
+use super::event::{CommandEvent, Tally};
 use super::latency::Latency;
 use super::meters::Meters;
 use super::record::{Hook, Record};
+use super::trip::ErrorPercent;
 use super::{Command, Settings, Shared};
 
 /// The choices of a [`Command`]. `None` switches off the part that it is given for.
@@ -164,9 +165,8 @@ fn breaker(name: &str, settings: &Settings, percent: f64) -> Result<Breaker, Bui
         let value = percent.to_string();
         return Err(BuildError::new("error_percent", value, "above 0 to 100"));
     }
-    let errors = ErrorRate::at_least(percent / 100.0)
-        .within(WINDOW, WINDOW_BUCKETS)
-        .minimum(settings.volume);
+    let volume = settings.volume;
+    let errors = Trip::policy_with(move || ErrorPercent::new(percent, volume));
     Breaker::builder()
         .name(name)
         .clock(TokioClock)

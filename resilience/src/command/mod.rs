@@ -41,7 +41,7 @@
 //! bulkhead, and later calls are rejected instead of taking more threads.
 //!
 //! It differs from hystrix-go where that counts what was not called: rejections and short circuits are
-//! neither errors nor part of the volume. The rate is looked at when a call fails.
+//! neither errors nor part of the volume.
 //!
 //! The time is tokio's, so that tests can pause it. A command starts no task and no thread of its own.
 
@@ -56,6 +56,7 @@ mod meters;
 mod race;
 mod record;
 mod snapshot;
+mod trip;
 
 use std::fmt;
 use std::future::{Pending, pending};
