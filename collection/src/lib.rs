@@ -88,6 +88,6 @@ pub use probability::Probability;
 pub use ring::Ring;
 pub use striped::Striped;
 pub use window::{
-    Bucket, CountWindow, Counters, Counts, ErrorCount, Outcome, Outcomes, RollingWindow, Sum,
-    Window,
+    Bucket, Carry, CountWindow, Counters, Counts, ErrorCount, Outcome, Outcomes, RollingWindow,
+    Sum, Window,
 };

@@ -56,6 +56,21 @@ pub trait Bucket: Sized {
     fn from_counts(counts: Counts<Self>) -> Self;
 }
 
+/// What lives beside a window's counters, on the same cache lines: see
+/// [`RollingWindow::carrying`](crate::RollingWindow::carrying).
+pub trait Carry<B: Bucket> {
+    /// Takes note of the counts that are moved off its line: when a bucket ends, when a counter on the
+    /// line is half full, or when the window is cleared. So what this has been told, and what is on the
+    /// line, is all that its threads have added, but for values too great for the line.
+    ///
+    /// Runs under the window's lock, so it must not use the window.
+    fn taken(&self, counts: &Counts<B>) {
+        let _ = counts;
+    }
+}
+
+impl<B: Bucket> Carry<B> for () {}
+
 /// The counts of a [`Bucket`] at full width: `[u64; N]`.
 pub type Counts<B> = <<B as Bucket>::Counters as Counters>::Counts;
 

@@ -10,7 +10,7 @@ mod row;
 mod shared;
 mod word;
 
-pub use bucket::{Bucket, Counters, Counts, ErrorCount, Outcome, Outcomes, Sum};
+pub use bucket::{Bucket, Carry, Counters, Counts, ErrorCount, Outcome, Outcomes, Sum};
 pub use count::CountWindow;
 pub use rolling::RollingWindow;
 

@@ -7,7 +7,7 @@ use crate::BuildError;
 use crate::sync::stripe;
 
 use super::Window;
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Carry};
 use super::shared::Shared;
 
 /// The most buckets that a window has.
@@ -104,23 +104,36 @@ impl<B: Bucket> RollingWindow<B> {
     }
 }
 
-impl<B: Bucket, S> RollingWindow<B, S> {
+impl<B: Bucket, S: Carry<B>> RollingWindow<B, S> {
     /// The same, with what `each` makes on the line of each group of threads, as in a
     /// [`Striped`](crate::Striped). Up to 56 bytes cost nothing.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
     /// use std::time::{Duration, Instant};
-    /// use wheelhouse_collection::{RollingWindow, Sum};
+    /// use wheelhouse_collection::{Carry, RollingWindow, Sum};
+    ///
+    /// /// The sum of all that has left the line.
+    /// #[derive(Default)]
+    /// struct Earlier(AtomicU64);
+    ///
+    /// impl Carry<Sum> for Earlier {
+    ///     fn taken(&self, [_count, sum]: &[u64; 2]) {
+    ///         self.0.fetch_add(*sum, Ordering::Relaxed);
+    ///     }
+    /// }
     ///
     /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
-    /// let second = Duration::from_secs(1);
-    /// let window = RollingWindow::<Sum, AtomicU64>::carrying(Instant::now(), 5, second, || {
-    ///     AtomicU64::new(0)
-    /// })?;
-    /// window.carried().1.fetch_add(2, Ordering::Relaxed);
-    /// let all: u64 = window.all_carried().map(|own| own.load(Ordering::Relaxed)).sum();
-    /// assert_eq!(all, 2);
+    /// let (start, second) = (Instant::now(), Duration::from_secs(1));
+    /// let window = RollingWindow::<Sum, Earlier>::carrying(start, 5, second, Earlier::default)?;
+    /// window.add_at(start, 7);
+    /// window.add_at(start + 60 * second, 8);
+    ///
+    /// // The window has forgotten the first.
+    /// assert_eq!(window.snapshot_at(start + 60 * second).sum, 8);
+    /// let mut ever = 0;
+    /// window.with_all_carried(|earlier, now| ever += earlier.0.load(Ordering::Relaxed) + now.sum);
+    /// assert_eq!(ever, 15);
     /// # Ok(()) }
     /// ```
     ///
@@ -152,6 +165,30 @@ impl<B: Bucket, S> RollingWindow<B, S> {
     #[must_use]
     pub fn carried(&self) -> (usize, &S) {
         self.shared.carried()
+    }
+
+    /// What `read` makes of what is carried for the calling thread, and of the counts that are on its
+    /// line: both at one moment, at which nothing was being moved off the line. Runs `read` again when
+    /// something was.
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use wheelhouse_collection::{RollingWindow, Sum};
+    /// # fn main() -> Result<(), wheelhouse_collection::BuildError> {
+    /// let window = RollingWindow::<Sum>::new(5, Duration::from_secs(1))?;
+    /// assert_eq!(window.with_carried(|(), on_line| on_line.count), 0);
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn with_carried<R>(&self, read: impl Fn(&S, B) -> R) -> R {
+        self.shared.with_carried(stripe(), read)
+    }
+
+    /// Shows `read` what is carried for each group of threads, and the counts that are on its line, under
+    /// the window's lock, so that nothing is moved off the lines meanwhile. It must not use the window.
+    /// For an example see [`carrying`](Self::carrying).
+    pub fn with_all_carried(&self, read: impl FnMut(&S, B)) {
+        self.shared.with_all_carried(read);
     }
 
     /// What is carried for all groups of threads. For an example see [`carrying`](Self::carrying).
@@ -457,7 +494,7 @@ impl<B: Bucket, S> RollingWindow<B, S> {
     }
 }
 
-impl<B: Bucket, S> Window for RollingWindow<B, S> {
+impl<B: Bucket, S: Carry<B>> Window for RollingWindow<B, S> {
     type Value = B::Value;
     type Total = B;
 
@@ -476,7 +513,7 @@ impl<B: Bucket, S> Window for RollingWindow<B, S> {
     }
 }
 
-impl<B: Bucket, S> fmt::Debug for RollingWindow<B, S> {
+impl<B: Bucket, S: Carry<B>> fmt::Debug for RollingWindow<B, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RollingWindow")
             .field("buckets", &self.buckets())

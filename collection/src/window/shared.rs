@@ -59,7 +59,7 @@ use crate::striped::Striped;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 use super::bucket::sealed::Cells;
-use super::bucket::{Bucket, Counts};
+use super::bucket::{Bucket, Carry, Counts};
 use super::row::Row;
 use super::word::Word;
 
@@ -113,7 +113,7 @@ impl<B: Bucket> Shared<B> {
     }
 }
 
-impl<B: Bucket, S> Shared<B, S> {
+impl<B: Bucket, S: Carry<B>> Shared<B, S> {
     /// At least one bucket, of at least a nanosecond.
     pub(super) fn carrying(
         start: Instant,
@@ -158,6 +158,49 @@ impl<B: Bucket, S> Shared<B, S> {
     pub(super) fn carried(&self) -> (usize, &S) {
         let (place, stripe) = self.stripes.mine_at();
         (place, &stripe.carried)
+    }
+
+    /// What `read` makes of what the calling thread carries and what is in its word: both as of one
+    /// moment between two sections.
+    #[inline]
+    pub(super) fn with_carried<R>(&self, thread: usize, read: impl Fn(&S, B) -> R) -> R {
+        let stripe = self.stripes.of(thread);
+        // Relaxed: as in `snapshot`, and so are the fence and the looks at the sequence.
+        let look = || read(&stripe.carried, B::from_counts(self.unpacked(stripe)));
+        for _ in 0..TRIES {
+            let sequence = self.head.sequence.load(Ordering::Acquire);
+            if sequence % 2 == 1 {
+                break;
+            }
+            let result = look();
+            fence(Ordering::Acquire);
+            if self.head.sequence.load(Ordering::Relaxed) == sequence {
+                return result;
+            }
+        }
+        let _row = self.row.lock();
+        look()
+    }
+
+    /// The same for all threads: no section comes between.
+    pub(super) fn with_all_carried(&self, mut read: impl FnMut(&S, B)) {
+        let _row = self.row.lock();
+        for stripe in self.stripes.iter() {
+            read(&stripe.carried, B::from_counts(self.unpacked(stripe)));
+        }
+    }
+
+    #[inline]
+    fn unpacked(&self, stripe: &Stripe<S>) -> Counts<B> {
+        Word::<B>::unpack(stripe.word.load(Ordering::Relaxed))
+    }
+
+    /// Takes what is in a word, and tells what is carried beside it.
+    fn take(&self, stripe: &Stripe<S>) -> Counts<B> {
+        // Relaxed: in a section, which publishes it to readers, as an edge does to writers.
+        let counts = Word::<B>::unpack(stripe.word.swap(0, Ordering::Relaxed));
+        stripe.carried.taken(&counts);
+        counts
     }
 
     #[inline]
@@ -302,8 +345,7 @@ impl<B: Bucket, S> Shared<B, S> {
         let mut row = self.row.lock();
         self.section(|| {
             for stripe in self.stripes.iter() {
-                // Relaxed, as in `turn`.
-                stripe.word.swap(0, Ordering::Relaxed);
+                self.take(stripe);
             }
             row.clear();
             self.publish(&row, self.view(&row));
@@ -321,9 +363,7 @@ impl<B: Bucket, S> Shared<B, S> {
         self.section(|| {
             if bucket > row.current() {
                 for stripe in self.stripes.iter() {
-                    // Relaxed: the section publishes it to readers, the edge below to writers.
-                    let word = stripe.word.swap(0, Ordering::Relaxed);
-                    row.fold(&Word::<B>::unpack(word));
+                    row.fold(&self.take(stripe));
                 }
                 row.advance(bucket);
                 // Release: pairs with the Acquire in `add`, and publishes that the words are empty
@@ -343,9 +383,7 @@ impl<B: Bucket, S> Shared<B, S> {
     fn lighten(&self, thread: usize) -> Counts<B> {
         let mut row = self.row.lock();
         self.section(|| {
-            // Relaxed, as in `turn`.
-            let word = self.word(thread).swap(0, Ordering::Relaxed);
-            row.fold(&Word::<B>::unpack(word));
+            row.fold(&self.take(self.stripes.of(thread)));
             self.publish(&row, self.view(&row));
         });
         Counts::<B>::default()
