@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use wheelhouse_wheel::{Clock, SystemClock};
@@ -115,17 +115,42 @@ impl fmt::Debug for CoarseClock {
     }
 }
 
+/// The system's clock for breakers: the processor's time stamp counter where it is steady, which costs
+/// half of what [`Instant`] does; the system's monotonic clock where it is not.
+struct Ticks {
+    clock: quanta::Clock,
+    /// When time begins, on both clocks.
+    start: Instant,
+    raw: u64,
+}
+
+static TICKS: LazyLock<Ticks> = LazyLock::new(|| {
+    let clock = quanta::Clock::new();
+    Ticks {
+        start: Instant::now(),
+        raw: clock.raw(),
+        clock,
+    }
+});
+
+impl Ticks {
+    #[inline]
+    fn nanos(&self) -> u64 {
+        self.clock.delta_as_nanos(self.raw, self.clock.raw())
+    }
+}
+
 /// A clock that says nanoseconds since a start, without a virtual call where it is a known one.
 #[derive(Clone)]
 pub(crate) enum TimeSource {
-    System(Instant),
+    System,
     Coarse(CoarseClock),
     Other(Arc<(Instant, Box<dyn Clock>)>),
 }
 
 impl TimeSource {
     pub(crate) fn system() -> Self {
-        TimeSource::System(Instant::now())
+        TimeSource::System
     }
 
     pub(crate) fn of(clock: impl Clock) -> Self {
@@ -143,7 +168,7 @@ impl TimeSource {
     #[inline]
     pub(crate) fn nanos(&self) -> u64 {
         match self {
-            TimeSource::System(start) => nanos_between(*start, Instant::now()),
+            TimeSource::System => TICKS.nanos(),
             TimeSource::Coarse(clock) => clock.nanos(),
             TimeSource::Other(other) => nanos_between(other.0, other.1.now()),
         }
@@ -151,7 +176,7 @@ impl TimeSource {
 
     pub(crate) fn start(&self) -> Instant {
         match self {
-            TimeSource::System(start) => *start,
+            TimeSource::System => TICKS.start,
             TimeSource::Coarse(clock) => clock.shared.start,
             TimeSource::Other(other) => other.0,
         }
@@ -169,7 +194,7 @@ impl TimeSource {
 impl fmt::Debug for TimeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            TimeSource::System(_) => "System",
+            TimeSource::System => "System",
             TimeSource::Coarse(_) => "Coarse",
             TimeSource::Other(_) => "Other",
         })

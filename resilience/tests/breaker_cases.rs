@@ -931,6 +931,28 @@ fn ramp_lets_a_growing_part_through() {
     assert_eq!(events.try_next().unwrap().cause, Cause::FailedInRamp);
 }
 
+/// Nobody comes to end the ramp, but it is over.
+#[test]
+fn a_failure_after_the_ramp_is_none_in_it() {
+    let clock = ManualClock::new();
+    let breaker = for_a_second(&clock)
+        .trip_on(Consecutive::failures(2))
+        .ramp(SECOND)
+        .build()
+        .unwrap();
+    breaker.try_acquire().unwrap().failure();
+    breaker.try_acquire().unwrap().failure();
+    clock.advance(SECOND);
+    breaker.try_acquire().unwrap().success();
+    let mut tries = std::iter::repeat_with(|| breaker.try_acquire());
+    let permit = tries.find_map(Result::ok).unwrap();
+    clock.advance(SECOND);
+    permit.failure();
+    assert_eq!(breaker.state(), State::Closed);
+    breaker.try_acquire().unwrap().failure();
+    assert_eq!(breaker.state(), State::Open);
+}
+
 #[test]
 fn slow_successes_are_no_errors() {
     let clock = ManualClock::new();

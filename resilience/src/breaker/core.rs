@@ -295,7 +295,14 @@ impl Core {
     pub(super) fn settle(&self, ticket: Ticket, verdict: Verdict) -> Settled {
         let word = self.load();
         if word == ticket.word && word.is_closed() && self.plain {
-            self.count_closed(word, verdict, false);
+            match verdict {
+                Verdict::Success => {
+                    if let Some(policy) = self.tally.success(&self.clock) {
+                        self.trip(word, Cause::Tripped(policy));
+                    }
+                }
+                _ => self.count_closed(word, verdict, false),
+            }
             return Settled::Counted;
         }
         self.settle_otherwise(ticket, verdict)
@@ -317,7 +324,7 @@ impl Core {
         match word.mode() {
             Mode::Closed => self.count_closed(word, verdict, slow),
             Mode::Ramp => {
-                if verdict == Verdict::Failure {
+                if verdict == Verdict::Failure && self.clock.nanos() < self.until() {
                     self.trip(word, Cause::FailedInRamp);
                 }
                 self.count_closed(word, verdict, slow);

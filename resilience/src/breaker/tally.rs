@@ -4,13 +4,16 @@
 //!
 //! - What a call writes is on the line of its thread's stripe: a [`Lane`], and the word of a window
 //!   that carries the lanes.
-//! - A success is counted by one addition to the lane, and one to each window. It never trips a policy
-//!   of ours: none of them can be exceeded by a success.
+//! - A success is counted by one addition: to the window that carries the lanes, or to the lane when
+//!   there is none; and by one to each other window. It never trips a policy of ours: none of them can
+//!   be exceeded by a success.
+//! - The successes of a lane are those in its word, and those that the carrying window has on the same
+//!   line and has not moved to the word yet.
 
 use std::time::{Duration, Instant};
 
 use wheelhouse_collection::{
-    Bucket, CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped,
+    Bucket, Carry, CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped,
 };
 
 use super::trip::{Evidence, Kind, Rate, Rates, Trip, TripPolicy, Weights, Window};
@@ -59,26 +62,25 @@ impl Lane {
         self.word.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a failure and its evidence, and returns all the evidence of this lane.
+    /// Counts a failure and its evidence, and returns all the evidence of this lane. `read` gives the
+    /// word, and the successes that are not in it yet, as of one moment.
     #[inline]
-    pub(crate) fn fail(&self, weights: &Weights) -> u16 {
-        let mut word = self.word.load(Ordering::Relaxed);
-        let own = loop {
-            let at = self.at.load(Ordering::Relaxed);
-            let since = word.wrapping_sub(at) & SUCCESSES;
+    fn fail(&self, weights: &Weights, read: impl Fn() -> (u64, u64)) -> u16 {
+        loop {
+            let (word, pending) = read();
+            let successes = (word & SUCCESSES).wrapping_add(pending) & SUCCESSES;
+            let since = successes.wrapping_sub(self.at.load(Ordering::Relaxed)) & SUCCESSES;
             let own = weights.after_failure((word >> EVIDENCE_FROM) as u16, since);
             let new = word & SUCCESSES | u64::from(own) << EVIDENCE_FROM;
             let exchanged =
                 self.word
                     .compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed);
-            match exchanged {
-                Ok(_) => break own,
-                Err(changed) => word = changed,
+            if exchanged.is_ok() {
+                self.at.store(successes, Ordering::Relaxed);
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                return own;
             }
-        };
-        self.at.store(word & SUCCESSES, Ordering::Relaxed);
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        own
+        }
     }
 
     /// Replaces the evidence of the last failure, unless it has changed or had a success since.
@@ -109,6 +111,19 @@ impl Lane {
 
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
+    }
+}
+
+// What leaves a window's line is counted here.
+impl Carry<ErrorCount> for Lane {
+    fn taken(&self, [requests, errors]: &[u64; 2]) {
+        self.word.fetch_add(requests - errors, Ordering::Relaxed);
+    }
+}
+
+impl Carry<Outcomes> for Lane {
+    fn taken(&self, [requests, errors, _slow]: &[u64; 3]) {
+        self.word.fetch_add(requests - errors, Ordering::Relaxed);
     }
 }
 
@@ -146,6 +161,41 @@ impl Carrier {
                 let window = time_window(clock, span, buckets, Lane::new)?;
                 Ok(Carrier::Errors(Box::new(window)))
             }
+        }
+    }
+
+    /// Counts a failure of the calling thread's lane, with its evidence, which it returns.
+    #[inline]
+    pub(crate) fn fail(&self, lane: &Lane, weights: &Weights) -> u16 {
+        lane.fail(weights, || match self {
+            Carrier::Plain(_) | Carrier::Count(_) => (lane.word(), 0),
+            Carrier::Errors(window) => {
+                window.with_carried(|lane, now| (lane.word(), now.requests - now.errors))
+            }
+            Carrier::All(window) => {
+                window.with_carried(|lane, now| (lane.word(), now.requests - now.errors))
+            }
+        })
+    }
+
+    /// Counts a success, unless a window does that.
+    fn succeed(&self, lane: &Lane) {
+        if let Carrier::Plain(_) | Carrier::Count(_) = self {
+            lane.succeed();
+        }
+    }
+
+    /// Shows each lane with its successes.
+    pub(crate) fn each_counted(&self, mut look: impl FnMut(&Lane, u64)) {
+        let folded = |lane: &Lane| lane.word() & SUCCESSES;
+        match self {
+            Carrier::Plain(_) | Carrier::Count(_) => self.each(|lane| look(lane, folded(lane))),
+            Carrier::Errors(window) => window.with_all_carried(|lane, now| {
+                look(lane, folded(lane) + now.requests - now.errors);
+            }),
+            Carrier::All(window) => window.with_all_carried(|lane, now| {
+                look(lane, folded(lane) + now.requests - now.errors);
+            }),
         }
     }
 
@@ -274,10 +324,10 @@ impl Tally {
     /// Counts a success while closed. Only a policy of the user's can trip on it, or a slow one.
     #[inline]
     pub(crate) fn success(&self, clock: &TimeSource) -> Option<&'static str> {
-        self.carrier.lane().1.succeed();
         match &self.carrier {
-            Carrier::Plain(_) => {}
+            Carrier::Plain(lanes) => lanes.mine().succeed(),
             Carrier::Count(counted) => {
+                counted.lanes.mine().succeed();
                 counted.window.add(Outcome::Success);
             }
             Carrier::Errors(window) => {
@@ -301,7 +351,7 @@ impl Tally {
             lane.slow.fetch_add(1, Ordering::Relaxed);
         }
         if !outcome.is_error() {
-            lane.succeed();
+            self.carrier.succeed(lane);
         } else if let Some(evidence) = &self.evidence {
             if evidence.weights.interval != NEVER {
                 evidence.renew(&self.carrier, clock.nanos());
@@ -425,8 +475,8 @@ impl Tally {
 
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        self.carrier.each(|lane| {
-            totals.successes += lane.word() & SUCCESSES;
+        self.carrier.each_counted(|lane, successes| {
+            totals.successes += successes;
             totals.failures += lane.failures();
             totals.slow += lane.slow.load(Ordering::Relaxed);
             totals.ignored += lane.ignored.load(Ordering::Relaxed);
@@ -510,7 +560,7 @@ fn count_window(size: usize) -> Result<CountWindow, BuildError> {
     CountWindow::new(size).map_err(|_| BuildError::new("last", size.to_string(), "1 to 16777216"))
 }
 
-fn time_window<B: Bucket, S>(
+fn time_window<B: Bucket, S: Carry<B>>(
     clock: &TimeSource,
     span: Duration,
     buckets: usize,

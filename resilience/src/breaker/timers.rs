@@ -12,7 +12,7 @@ use wheelhouse_wheel::{Clock, TimingWheel};
 
 use super::core::Core;
 use crate::BuildError;
-use crate::clock::{CoarseClock, NEVER, TimeSource};
+use crate::clock::{CoarseClock, TimeSource};
 
 /// A timing wheel that any number of breakers share, for
 /// [`BreakerBuilder::timers`](super::BreakerBuilder::timers).
@@ -191,5 +191,3 @@ impl Drop for Armed {
         let _ = self.timers.shared.wheel.remove_timer(self.key);
     }
 }
-
-const _: () = assert!(NEVER == u64::MAX);

@@ -33,7 +33,7 @@
 
 use std::time::Duration;
 
-use crate::breaker::tally::{Carrier, Lane, SUCCESSES};
+use crate::breaker::tally::{Carrier, Lane};
 use crate::clock::{NEVER, nanos};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -125,7 +125,7 @@ impl Evidence {
     /// Takes note of a failure of this lane, and says whether it trips.
     #[inline]
     pub(crate) fn failed(&self, carrier: &Carrier, place: usize, lane: &Lane) -> bool {
-        let own = lane.fail(&self.weights);
+        let own = carrier.fail(lane, &self.weights);
         own >= self.weights.look && self.weigh(carrier, place, lane, own)
     }
 
@@ -184,10 +184,10 @@ impl Evidence {
 fn count(carrier: &Carrier) -> Watch {
     let mut watch = Watch::default();
     let mut place = 0;
-    carrier.each(|lane| {
+    carrier.each_counted(|lane, successes| {
         // First the failures: a success too many errs on the side of I1.
         watch.failures = watch.failures.wrapping_add(lane.failures() as u32);
-        watch.successes[place] = (lane.word() & SUCCESSES) as u32;
+        watch.successes[place] = successes as u32;
         place += 1;
     });
     watch

@@ -296,8 +296,7 @@ impl Consecutive {
         }
     }
 
-    /// Forgets the failures of a closed breaker at every `interval` since it was built (gobreaker's
-    /// `Interval`). `None`, as by default, never does. Reads the clock when a call fails.
+    /// Forgets the failures of a closed breaker every `interval` on its clock (gobreaker's `Interval`). `None`, as by default, never does. Reads the clock when a call fails.
     #[must_use]
     pub fn interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.interval = interval.into();
