@@ -196,7 +196,26 @@ impl Core {
         if word.is_closed() && self.plain {
             return Ok(Ticket::new(word, 0));
         }
-        self.admit_otherwise(word)
+        match &self.admission {
+            Admission::Throttle(throttle) if word.is_closed() => {
+                self.admit_throttled(throttle, word)
+            }
+            _ => self.admit_otherwise(word),
+        }
+    }
+
+    #[inline]
+    fn admit_throttled(&self, throttle: &Throttle, word: Word) -> Result<Ticket, Rejected> {
+        match throttle.admit(|| self.clock.nanos()) {
+            Ok(ticket) => Ok(Ticket {
+                throttled: ticket.pack(),
+                ..Ticket::new(word, 0)
+            }),
+            Err(rejected) => {
+                self.tally.rejected();
+                Err(rejected)
+            }
+        }
     }
 
     fn admit_otherwise(&self, word: Word) -> Result<Ticket, Rejected> {
@@ -211,16 +230,7 @@ impl Core {
             }
             Mode::HalfOpen => self.admit_at_gate(self.clock.nanos()),
             Mode::Ramp => self.admit_in_ramp(word, self.clock.nanos()),
-            Mode::Closed => match &self.admission {
-                Admission::Circuit => self.admit_closed(word, true),
-                Admission::Throttle(throttle) => {
-                    let ticket = throttle.admit(self.tally.place(), || self.clock.nanos());
-                    ticket.map(|ticket| Ticket {
-                        throttled: ticket.pack(),
-                        ..Ticket::new(word, 0)
-                    })
-                }
-            },
+            Mode::Closed => self.admit_closed(word, true),
             Mode::ForcedClosed | Mode::Disabled | Mode::MetricsOnly => {
                 self.admit_closed(word, false)
             }
@@ -305,7 +315,12 @@ impl Core {
             }
             return Settled::Counted;
         }
-        self.settle_otherwise(ticket, verdict)
+        match &self.admission {
+            Admission::Throttle(throttle) if word == ticket.word && word.is_closed() => {
+                self.settle_throttled(throttle, ticket, verdict)
+            }
+            _ => self.settle_otherwise(ticket, verdict),
+        }
     }
 
     fn settle_otherwise(&self, ticket: Ticket, verdict: Verdict) -> Settled {
@@ -316,9 +331,6 @@ impl Core {
         let word = self.load();
         if word.generation() != ticket.word.generation() {
             return self.stale();
-        }
-        if let (Mode::Closed, Admission::Throttle(throttle)) = (word.mode(), &self.admission) {
-            return self.settle_throttled(throttle, ticket, verdict);
         }
         let slow = verdict != Verdict::Ignored && self.is_slow(ticket.mark);
         match word.mode() {
@@ -339,13 +351,16 @@ impl Core {
         Settled::Counted
     }
 
+    #[inline]
     fn settle_throttled(&self, throttle: &Throttle, ticket: Ticket, verdict: Verdict) -> Settled {
         let ticket = throttle::Ticket::unpack(ticket.throttled);
         let now = || self.clock.nanos();
-        if !throttle.settle(self.tally.place(), &ticket, verdict.into(), now) {
+        if !throttle.settle(&ticket, verdict.into(), now) {
             return self.stale();
         }
-        self.count(verdict, false);
+        if verdict == Verdict::Ignored || !throttle.counts() {
+            self.count(verdict, false);
+        }
         Settled::Counted
     }
 
@@ -413,7 +428,7 @@ impl Core {
         {
             let ticket = throttle::Ticket::unpack(ticket.throttled);
             let now = || self.clock.nanos();
-            throttle.settle(self.tally.place(), &ticket, throttle::Ending::Ignored, now);
+            throttle.settle(&ticket, throttle::Ending::Ignored, now);
         }
     }
 
@@ -448,10 +463,14 @@ impl Core {
         let window = self.tally.window_at(self.clock.nanos());
         let state = self.state();
         let probes = self.gate.lock().probes_started;
+        let throttled = match &self.admission {
+            Admission::Throttle(throttle) => throttle.totals().unwrap_or_default(),
+            Admission::Circuit => throttle::Totals::default(),
+        };
         BreakerStats {
             state,
-            successes: totals.successes,
-            failures: totals.failures,
+            successes: totals.successes + throttled.succeeded,
+            failures: totals.failures + throttled.failed,
             slow: totals.slow,
             ignored: totals.ignored,
             cancelled: totals.cancelled,
@@ -462,7 +481,7 @@ impl Core {
                 .settings
                 .max_in_flight
                 .map(|_| self.in_flight.load(Ordering::Relaxed)),
-            probes,
+            probes: probes + throttled.probes,
             transitions: self.load().generation(),
             hook_panics: self
                 .listeners

@@ -27,7 +27,7 @@ pub struct BreakerStats {
     pub stale: u64,
     /// Calls under way; `None` when they are not counted.
     pub in_flight: Option<u32>,
-    /// Calls let through while half-open.
+    /// Calls let through while half-open, or by the probe budget of a throttle.
     pub probes: u64,
     /// Transitions of the state; the sequence of the latest.
     pub transitions: u64,

@@ -315,12 +315,6 @@ impl Tally {
         })
     }
 
-    /// Which of the lanes is the calling thread's.
-    #[inline]
-    pub(crate) fn place(&self) -> usize {
-        self.carrier.lane().0
-    }
-
     /// Counts a success while closed. Only a policy of the user's can trip on it, or a slow one.
     #[inline]
     pub(crate) fn success(&self, clock: &TimeSource) -> Option<&'static str> {

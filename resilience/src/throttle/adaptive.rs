@@ -57,7 +57,7 @@ use super::book::Book;
 use super::gate::{Gate, Mode};
 use super::lanes::{Lane, Lanes};
 use super::probes::Probes;
-use super::{Decision, Ending, Settings, Ticket};
+use super::{Decision, Ending, Settings, Ticket, Totals};
 
 /// The most that the ratio rejects, so that it goes on learning.
 const MOST: f64 = 0.9;
@@ -99,7 +99,7 @@ impl Adaptive {
         let bucket = settings.bucket_nanos();
         let interval = crate::clock::nanos(settings.probe_interval);
         Adaptive {
-            lanes: Lanes::default(),
+            lanes: Lanes::new(),
             gate: Gate::open(),
             edge: AtomicU64::new(bucket),
             ramp_start: AtomicU64::new(0),
@@ -115,9 +115,9 @@ impl Adaptive {
     }
 
     #[inline]
-    pub(super) fn admit(&self, thread: usize, now: impl FnOnce() -> u64) -> (Decision, u64) {
+    pub(super) fn admit(&self, now: impl FnOnce() -> u64) -> (Decision, u64) {
         let gate = self.gate.load();
-        let lane = self.lanes.of(thread);
+        let lane = self.lanes.mine();
         if !gate.admits_all() {
             return self.admit_some(lane, now());
         }
@@ -152,7 +152,6 @@ impl Adaptive {
             lane.probe();
             Decision::Probe
         } else {
-            lane.reject();
             return (Decision::Reject, gate.epoch());
         };
         lane.start();
@@ -162,12 +161,11 @@ impl Adaptive {
     #[inline]
     pub(super) fn settle(
         &self,
-        thread: usize,
         ticket: &Ticket,
         ending: Ending,
         now: impl FnOnce() -> u64,
     ) -> bool {
-        let lane = self.lanes.of(thread);
+        let lane = self.lanes.mine();
         let gate = self.gate.load();
         if gate.epoch() != ticket.epoch {
             return self.settle_late(lane, ending, now);
@@ -355,6 +353,10 @@ impl Adaptive {
             Mode::GivenUp => 1.0,
             Mode::Ramp => 1.0 - self.ramp_share(now).min(1.0) * (1.0 - gate.rejected()),
         }
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        self.lanes.totals()
     }
 
     /// Forgets the past, and admits all. Calls under way are stale.

@@ -4,18 +4,14 @@
 //! the calls in flight and the statistics come from the same counters, and a call writes to nothing
 //! else. [`run`](Lane::run) is the exception: failures in the lane since its last success.
 
+use wheelhouse_collection::Striped;
+
 use crate::sync::{AtomicU64, Ordering};
 
 use super::Totals;
 
-#[cfg(not(wheelhouse_loom))]
-const LANES: usize = 4;
-#[cfg(wheelhouse_loom)]
-const LANES: usize = 2;
-
 /// The counters of the threads of one lane.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 pub(super) struct Lane {
     started: AtomicU64,
     succeeded: AtomicU64,
@@ -24,15 +20,12 @@ pub(super) struct Lane {
     ignored: AtomicU64,
     /// From before the backend was given up.
     stale: AtomicU64,
-    rejected: AtomicU64,
     probes: AtomicU64,
     run: AtomicU64,
 }
 
-/// Processors fetch lines in pairs, which is why the array begins with a pair.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Lanes([Lane; LANES]);
+#[derive(Debug)]
+pub(super) struct Lanes(Striped<Lane>);
 
 // Relaxed, all below: counters, through which nothing is read. A sum is taken while they move; what
 // it may be off by is what moved meanwhile.
@@ -66,21 +59,20 @@ impl Lane {
         self.stale.fetch_add(1, Ordering::Relaxed);
     }
 
-    #[inline]
-    pub(super) fn reject(&self) {
-        self.rejected.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn probe(&self) {
         self.probes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Lanes {
-    /// The lane of the thread with this number.
+    pub(super) fn new() -> Self {
+        Lanes(Striped::new(Lane::default))
+    }
+
+    /// The lane of this thread.
     #[inline]
-    pub(super) fn of(&self, thread: usize) -> &Lane {
-        &self.0[thread % LANES]
+    pub(super) fn mine(&self) -> &Lane {
+        self.0.mine()
     }
 
     /// Ends before starts, so that no more seem to have ended than started.
@@ -95,7 +87,6 @@ impl Lanes {
             failed: sum(|lane| &lane.failed),
             ignored: sum(|lane| &lane.ignored),
             stale: sum(|lane| &lane.stale),
-            rejected: sum(|lane| &lane.rejected),
             probes: sum(|lane| &lane.probes),
             started: sum(|lane| &lane.started),
         }
@@ -103,7 +94,7 @@ impl Lanes {
 
     /// Ends the runs of failures of all lanes.
     pub(super) fn end_runs(&self) {
-        for lane in &self.0 {
+        for lane in self.0.iter() {
             lane.run.store(0, Ordering::Relaxed);
         }
     }
@@ -114,19 +105,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_is_one_line() {
-        assert_eq!(size_of::<Lane>(), 64);
-        assert_eq!(size_of::<Lanes>(), 64 * LANES);
+    fn a_lane_fits_a_line() {
+        assert!(size_of::<Lane>() <= 64);
     }
 
     #[test]
     fn a_success_ends_the_run_of_its_lane() {
-        let lanes = Lanes::default();
-        assert_eq!((lanes.of(0).fail(), lanes.of(0).fail()), (1, 2));
-        assert_eq!(lanes.of(1).fail(), 1);
-        lanes.of(0).succeed();
-        assert_eq!((lanes.of(0).fail(), lanes.of(1).fail()), (1, 2));
+        let lanes = Lanes::new();
+        assert_eq!((lanes.mine().fail(), lanes.mine().fail()), (1, 2));
+        let elsewhere = std::thread::scope(|scope| {
+            let other = scope.spawn(|| lanes.mine().fail());
+            other.join().expect("the other thread does not panic")
+        });
+        assert_eq!(elsewhere, 1);
+        lanes.mine().succeed();
+        assert_eq!(lanes.mine().fail(), 1);
         let totals = lanes.totals();
-        assert_eq!((totals.succeeded, totals.failed), (1, 5));
+        assert_eq!((totals.succeeded, totals.failed), (1, 4));
     }
 }

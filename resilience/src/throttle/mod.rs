@@ -89,7 +89,6 @@ pub(crate) struct Totals {
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
     pub(crate) stale: u64,
-    pub(crate) rejected: u64,
     pub(crate) probes: u64,
 }
 
@@ -104,18 +103,14 @@ impl Throttle {
         }
     }
 
-    /// Decides about a call on the thread of this number.
+    /// Decides about a call.
     #[inline]
-    pub(crate) fn admit(
-        &self,
-        thread: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<Ticket, Rejected> {
+    pub(crate) fn admit(&self, now: impl FnOnce() -> u64) -> Result<Ticket, Rejected> {
         let (decision, epoch, at) = match self {
             Throttle::Adaptive(adaptive) => {
                 // Only read when it rejects, and then `now` has been called.
                 let mut at = 0;
-                let (decision, epoch) = adaptive.admit(thread, || {
+                let (decision, epoch) = adaptive.admit(|| {
                     at = now();
                     at
                 });
@@ -146,13 +141,12 @@ impl Throttle {
     #[inline]
     pub(crate) fn settle(
         &self,
-        thread: usize,
         ticket: &Ticket,
         ending: Ending,
         now: impl FnOnce() -> u64,
     ) -> bool {
         if let Throttle::Adaptive(adaptive) = self {
-            return adaptive.settle(thread, ticket, ending, now);
+            return adaptive.settle(ticket, ending, now);
         }
         let (success, at) = match ending {
             Ending::Success => (true, ticket.at),
@@ -191,6 +185,20 @@ impl Throttle {
             Throttle::GoZero(go_zero) => go_zero.probability(now),
             Throttle::Adaptive(adaptive) => adaptive.probability(now),
         }
+    }
+
+    /// What it counts itself: of an adaptive one, successes, failures and probes.
+    pub(crate) fn totals(&self) -> Option<Totals> {
+        match self {
+            Throttle::Adaptive(adaptive) => Some(adaptive.totals()),
+            _ => None,
+        }
+    }
+
+    /// Whether it counts successes and failures itself.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        matches!(self, Throttle::Adaptive(_))
     }
 
     /// Forgets the past.

@@ -94,7 +94,7 @@ fn play_on(throttle: &Throttle, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Se
             if !call.good && seen.first_rejection.is_none() {
                 seen.failed_before += 1;
             }
-            throttle.settle(0, &call.ticket, ending, || call.ends);
+            throttle.settle(&call.ticket, ending, || call.ends);
         }
     };
     let (mut start, mut call) = (0.0, 0_u64);
@@ -107,7 +107,7 @@ fn play_on(throttle: &Throttle, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Se
             let seen = &mut seen[index];
             seen.offered += 1;
             seen.good += u64::from(good);
-            match throttle.admit(0, || now) {
+            match throttle.admit(|| now) {
                 Ok(ticket) => {
                     seen.admitted += 1;
                     seen.good_admitted += u64::from(good);
@@ -293,15 +293,15 @@ fn a_failure_at_the_beginning_of_the_ramp_ends_it() {
     let throttle = Throttle::new(&adaptive().seed(1).settings().unwrap(), Instant::now());
     play_on(&throttle, 1000.0, 1, &[phase(10.0, 0.0), phase(5.0, 1.0)]);
     let now = 30 * SECOND;
-    let probe = throttle.admit(0, || now).unwrap();
+    let probe = throttle.admit(|| now).unwrap();
     assert!(probe.is_probe());
     assert_eq!(throttle.probability(now), 1.0);
-    assert!(throttle.settle(0, &probe, Ending::Success, || now));
+    assert!(throttle.settle(&probe, Ending::Success, || now));
     assert_eq!(throttle.probability(now), 1.0 - 1.0 / 32.0);
-    let ramp = throttle.admit(0, || now).unwrap();
-    assert!(throttle.settle(0, &ramp, Ending::Failure, || now));
+    let ramp = throttle.admit(|| now).unwrap();
+    assert!(throttle.settle(&ramp, Ending::Failure, || now));
     assert_eq!(throttle.probability(now), 1.0);
-    let rejected = throttle.admit(0, || now).unwrap_err();
+    let rejected = throttle.admit(|| now).unwrap_err();
     assert_eq!(rejected.retry_after(), Some(Duration::from_millis(100)));
 }
 
@@ -309,18 +309,18 @@ fn a_failure_at_the_beginning_of_the_ramp_ends_it() {
 #[test]
 fn calls_from_before_are_stale() {
     let throttle = Throttle::new(&adaptive().seed(1).settings().unwrap(), Instant::now());
-    let old: Vec<Ticket> = (0..100).map(|_| throttle.admit(0, || 0).unwrap()).collect();
+    let old: Vec<Ticket> = (0..100).map(|_| throttle.admit(|| 0).unwrap()).collect();
     for ticket in &old[..30] {
-        assert!(throttle.settle(0, ticket, Ending::Failure, || 1));
+        assert!(throttle.settle(ticket, Ending::Failure, || 1));
     }
     assert_eq!(throttle.probability(1), 1.0);
-    assert!(!throttle.settle(0, &old[30], Ending::Success, || 2));
+    assert!(!throttle.settle(&old[30], Ending::Success, || 2));
     assert_eq!(throttle.probability(2), 1.0, "a success from before");
 
-    let probe = throttle.admit(0, || SECOND).unwrap();
-    assert!(throttle.settle(0, &probe, Ending::Success, || SECOND));
+    let probe = throttle.admit(|| SECOND).unwrap();
+    assert!(throttle.settle(&probe, Ending::Success, || SECOND));
     for ticket in &old[31..] {
-        assert!(!throttle.settle(0, ticket, Ending::Failure, || SECOND + 1));
+        assert!(!throttle.settle(ticket, Ending::Failure, || SECOND + 1));
     }
     assert!(throttle.probability(SECOND + 1) < 1.0);
 }
@@ -341,13 +341,13 @@ fn any_time_is_legal() {
         let throttle = Throttle::new(&settings.unwrap(), Instant::now());
         for now in [5 * SECOND, 0, u64::MAX - 1, 3, u64::MAX / 2, SECOND] {
             for call in 0..200 {
-                if let Ok(ticket) = throttle.admit(0, || now) {
+                if let Ok(ticket) = throttle.admit(|| now) {
                     let ending = match call % 3 {
                         0 => Ending::Success,
                         1 => Ending::Failure,
                         _ => Ending::Ignored,
                     };
-                    throttle.settle(0, &ticket, ending, || now);
+                    throttle.settle(&ticket, ending, || now);
                 }
                 assert!((0.0..=1.0).contains(&throttle.probability(now)));
             }
