@@ -49,6 +49,8 @@ struct Sampled {
 struct Source {
     cpu: Box<dyn CpuSource>,
     average: Ewma,
+    /// Nanoseconds at which the average was last at the threshold.
+    hot_at: Option<u64>,
     was_hot: bool,
 }
 
@@ -83,6 +85,7 @@ impl Heat {
             source: Mutex::new(Source {
                 cpu,
                 average,
+                hot_at: None,
                 was_hot: false,
             }),
             threshold,
@@ -147,9 +150,22 @@ impl Heat {
             None => source.average.value().unwrap_or(0.0),
         };
         self.sampled.average.store(cpu.to_bits(), Relaxed);
-        // What is not known any more does not keep it hot.
-        if usage.is_some() && cpu >= self.threshold {
-            let hot_until = nanos.saturating_add(self.cool_off_nanos);
+        let hot_until = match usage {
+            // Also without a cool-off it stays so until the next sample, which may be late.
+            Some(_) if cpu >= self.threshold => {
+                source.hot_at = Some(nanos);
+                let next = self.period_nanos.saturating_mul(2);
+                Some(nanos.saturating_add(self.cool_off_nanos.max(next)))
+            }
+            Some(_) => Some(
+                source
+                    .hot_at
+                    .map_or(0, |hot_at| hot_at.saturating_add(self.cool_off_nanos)),
+            ),
+            // What is not known any more neither ends it nor makes it last.
+            None => None,
+        };
+        if let Some(hot_until) = hot_until {
             self.sampled.hot_until.store(hot_until, Relaxed);
         }
         let is_hot = self.is_hot(nanos);
