@@ -72,6 +72,17 @@ pub struct Load {
     pub smoke: bool,
     /// Reads the bytes live on the heap; only in the counting process.
     pub live_bytes: Option<fn() -> u64>,
+    /// Reads how many allocations there were so far; only in the counting process.
+    pub allocations: Option<fn() -> u64>,
+}
+
+/// The counting allocator as the counting process knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Heap {
+    /// Bytes live now.
+    pub live_bytes: fn() -> u64,
+    /// Allocations so far, those that only grew what was there included.
+    pub allocations: fn() -> u64,
 }
 
 /// What one run measured, or why its result is wrong.
@@ -260,12 +271,12 @@ fn run_child(program: &Path, plan: &Plan, task: &Task) -> bool {
     }
 }
 
-/// Runs every task in this process, and prints its lines: what is counted when `live_bytes` is
-/// given, what is timed otherwise.
-pub fn run_here(plan: &Plan, live_bytes: Option<fn() -> u64>) -> ExitCode {
+/// Runs every task in this process, and prints its lines: what is counted when `heap` is given, what
+/// is timed otherwise.
+pub fn run_here(plan: &Plan, heap: Option<Heap>) -> ExitCode {
     let mut all_right = true;
     for task in &plan.tasks {
-        all_right &= run_task(plan, task, live_bytes);
+        all_right &= run_task(plan, task, heap);
     }
     if all_right {
         ExitCode::SUCCESS
@@ -281,9 +292,9 @@ struct Series {
     wrong: bool,
 }
 
-fn run_task(plan: &Plan, task: &Task, live_bytes: Option<fn() -> u64>) -> bool {
+fn run_task(plan: &Plan, task: &Task, heap: Option<Heap>) -> bool {
     let workload = task.workload;
-    let entries = if live_bytes.is_some() {
+    let entries = if heap.is_some() {
         workload.counted
     } else {
         workload.timed
@@ -303,7 +314,7 @@ fn run_task(plan: &Plan, task: &Task, live_bytes: Option<fn() -> u64>) -> bool {
         Pace::Long => (3, false),
     };
     // What is counted needs no warm caches.
-    let warm_up = warm_up && !plan.smoke && live_bytes.is_none();
+    let warm_up = warm_up && !plan.smoke && heap.is_none();
     let rounds = if plan.smoke {
         1
     } else {
@@ -315,7 +326,8 @@ fn run_task(plan: &Plan, task: &Task, live_bytes: Option<fn() -> u64>) -> bool {
             n: task.n,
             seed: u64::from(round) + 1,
             smoke: plan.smoke,
-            live_bytes,
+            live_bytes: heap.map(|heap| heap.live_bytes),
+            allocations: heap.map(|heap| heap.allocations),
         };
         for series in subjects.iter_mut().filter(|series| !series.wrong) {
             match (series.entry.run)(&load) {

@@ -14,6 +14,7 @@
 //! | [`peers`] | one adapter per subject, with its settings and why they are its best |
 //! | [`wheel`] | the part `wheel`: the workloads of the timing wheel |
 //! | [`scheduler`] | the part `scheduler`: those of the scheduler |
+//! | [`resilience`] | the part `resilience`: calls through breakers |
 //!
 //! A new part is a module with a `PART` of its own and a line in [`PARTS`].
 
@@ -23,6 +24,7 @@ pub mod args;
 pub mod harness;
 pub mod peers;
 pub mod proc;
+pub mod resilience;
 pub mod scheduler;
 pub mod wheel;
 
@@ -32,10 +34,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::Args;
-use harness::Part;
+use harness::{Heap, Part};
 
 /// Every part, in the order in which they run when none is named.
-pub const PARTS: &[Part] = &[wheel::PART, scheduler::PART];
+pub const PARTS: &[Part] = &[wheel::PART, scheduler::PART, resilience::PART];
 
 /// Runs the comparison that the command line asks for; `counted` is the program that measures heap
 /// bytes.
@@ -50,12 +52,11 @@ pub fn versus(counted: &Path) -> ExitCode {
     }
 }
 
-/// Runs what a parent `versus` asks of its counting child; `live_bytes` reads the counting
-/// allocator.
-pub fn versus_counted(live_bytes: fn() -> u64) -> ExitCode {
+/// Runs what a parent `versus` asks of its counting child; `heap` reads the counting allocator.
+pub fn versus_counted(heap: Heap) -> ExitCode {
     let args = Args::parse();
     match args.plan(PARTS) {
-        Ok(plan) => harness::run_here(&plan, Some(live_bytes)),
+        Ok(plan) => harness::run_here(&plan, Some(heap)),
         Err(error) => refuse(&error),
     }
 }

@@ -4,16 +4,21 @@
 //! arguments in its own types before the clock starts; and an operation that a structure does not
 //! have is not imitated.
 
+pub mod breakers;
+pub mod breakers_wheelhouse;
 mod btree;
 mod delayqueue;
 pub mod delayqueue_task;
+mod failsafe;
 mod heap;
 mod hhwt;
 pub mod oneshots;
 pub mod oneshots_delayqueue;
 pub mod oneshots_tokio_sleep;
 pub mod oneshots_wheelhouse;
+mod recloser;
 mod recorder;
+mod rust_zero;
 pub mod tokio_sleep;
 mod wheelhouse;
 pub mod wheelhouse_keyed;
@@ -21,16 +26,20 @@ pub mod wheelhouse_keyed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use breakers::{CallBreaker, Opens};
 pub use btree::BTree;
 pub use delayqueue::DelayQueue;
 pub use delayqueue_task::DelayQueueTask;
+pub use failsafe::{FailsafeConsecutive, FailsafeRate};
 pub use heap::Heap;
 pub use hhwt::Hhwt;
 pub use oneshots::{Ledger, OneShotCaller, OneShots};
 pub use oneshots_delayqueue::OneShotsDelayQueue;
 pub use oneshots_tokio_sleep::OneShotsTokioSleep;
 pub use oneshots_wheelhouse::OneShotsWheelhouse;
+pub use recloser::Recloser;
 pub use recorder::{Fired, Recorder};
+pub use rust_zero::RustZero;
 pub use tokio_sleep::TokioSleep;
 pub use wheelhouse::Wheelhouse;
 pub use wheelhouse_keyed::WheelhouseKeyed;
