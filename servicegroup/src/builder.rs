@@ -45,6 +45,8 @@ pub struct GroupBuilder {
     exit_at_deadline: Option<bool>,
     log_to_stderr: Option<bool>,
     signals: Option<Box<dyn SignalSource>>,
+    #[cfg(feature = "systemd")]
+    notify_systemd: Option<bool>,
     settings: Settings,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) drain_ends_when_idle: bool,
     pub(crate) exit_at_deadline: bool,
     pub(crate) deadline_exit_code: i32,
+    #[cfg(feature = "systemd")]
+    pub(crate) notify_systemd: bool,
     pub(crate) wrap_up: Vec<Hook>,
     pub(crate) after_stop: Vec<Hook>,
     pub(crate) reload: Vec<ReloadHook>,
@@ -71,10 +75,14 @@ impl GroupBuilder {
             exit_at_deadline: None,
             log_to_stderr: None,
             signals: Some(system()),
+            #[cfg(feature = "systemd")]
+            notify_systemd: None,
             settings: Settings {
                 drain_ends_when_idle: false,
                 exit_at_deadline: false,
                 deadline_exit_code: 75,
+                #[cfg(feature = "systemd")]
+                notify_systemd: false,
                 wrap_up: Vec::new(),
                 after_stop: Vec::new(),
                 reload: Vec::new(),
@@ -206,6 +214,14 @@ impl GroupBuilder {
         self
     }
 
+    /// Whether systemd is told of readiness, reloads and the stop, where `NOTIFY_SOCKET` says how:
+    /// by default with [`Preset::Systemd`].
+    #[cfg(feature = "systemd")]
+    pub fn notify_systemd(mut self, yes: bool) -> Self {
+        self.notify_systemd = Some(yes);
+        self
+    }
+
     /// A group without services.
     ///
     /// # Errors
@@ -247,6 +263,11 @@ impl GroupBuilder {
         }
         let lasting = self.preset != Preset::Test;
         settings.exit_at_deadline = self.exit_at_deadline.unwrap_or(lasting);
+        #[cfg(feature = "systemd")]
+        {
+            let by_preset = self.preset == Preset::Systemd;
+            settings.notify_systemd = self.notify_systemd.unwrap_or(by_preset);
+        }
         let log_to_stderr = self.log_to_stderr.unwrap_or(lasting);
         Ok(ServiceGroup::new(
             times,

@@ -127,6 +127,13 @@ impl ServiceContext {
         GroupHandle::new(self.shared.clone())
     }
 
+    /// Writes a line about the service on standard error, if lines are written there.
+    pub(crate) fn log(&self, what: &str) {
+        self.shared
+            .board
+            .write(&format!("service={} {what}", self.path()));
+    }
+
     /// What names in lines of a group nested in this service begin with.
     pub(crate) fn path(&self) -> String {
         self.shared.board.path(&self.name)

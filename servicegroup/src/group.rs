@@ -151,6 +151,10 @@ impl Service for ServiceGroup {
     async fn run(mut self, ctx: ServiceContext) -> Result<(), Error> {
         self.signals = None;
         self.settings.exit_at_deadline = false;
+        #[cfg(feature = "systemd")]
+        {
+            self.settings.notify_systemd = false;
+        }
         let shared = &self.end.shared;
         shared.board.nest_in(format!("{}/", ctx.path()));
         *shared.draining.lock() = ctx.draining_token().child_token();

@@ -61,6 +61,15 @@
 //! `report exit_code= outcome= reason= failed= abandoned= total_ms=` at the end, where `total_ms` is
 //! the time from the stop request on.
 //!
+//! | feature | what it adds |
+//! |---|---|
+//! | `axum` | `http::HttpServer`: HTTP/1, HTTP/2, WebSockets, server-sent events |
+//! | `tonic` | gRPC on the same connections |
+//! | `admin` | `Admin`: `/healthz`, `/readyz`, `/metrics`, `/services` |
+//! | `systemd` | messages to systemd, `inherited_listener` for its sockets |
+//! | `redis` | `consume::RedisStream`; the queue of [`consume`] is always there |
+//! | `tracing` | spans for phases and services, events for states |
+//!
 //! # Trade-offs
 //!
 //! With `n` levels that share alike, the first level to stop has a share for itself and whatever the
@@ -82,14 +91,19 @@
 //! ```
 #![warn(missing_docs)]
 
+#[cfg(feature = "admin")]
+mod admin;
 mod board;
 mod builder;
 mod completion;
+pub mod consume;
 mod context;
 mod error;
 mod group;
 mod handle;
 mod hooks;
+#[cfg(feature = "axum")]
+pub mod http;
 mod inside;
 mod pairs;
 mod plan;
@@ -100,9 +114,13 @@ mod service;
 mod shared;
 mod signals;
 mod sync;
+#[cfg(all(feature = "systemd", target_os = "linux"))]
+mod systemd;
 mod trace;
 mod watchdog;
 
+#[cfg(feature = "admin")]
+pub use admin::Admin;
 pub use board::State;
 pub use builder::{GroupBuilder, Preset};
 pub use context::{BusyGuard, ServiceContext};
@@ -116,3 +134,5 @@ pub use service::{Level, Member, Service};
 #[cfg(unix)]
 pub use signals::OsSignals;
 pub use signals::{CtrlC, Listening, SignalSink, SignalSource};
+#[cfg(all(feature = "systemd", target_os = "linux"))]
+pub use systemd::inherited_listener;

@@ -163,7 +163,10 @@ mod unix {
                 handle.stop();
             });
             assert_eq!(group.run_blocking().exit_code(), 0);
-            let mut second = ServiceGroup::builder().build().expect("it fits");
+            let mut second = ServiceGroup::builder()
+                .drain(Duration::ZERO)
+                .build()
+                .expect("it fits");
             add(&mut second, Member::new("again", announce));
             assert_eq!(second.run_blocking().exit_code(), 0);
             println!("ended");

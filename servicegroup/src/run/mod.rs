@@ -70,6 +70,14 @@ struct Seat {
     task: Option<AbortHandle>,
 }
 
+/// What a supervisor of the process wants to know.
+#[derive(Clone, Copy)]
+enum Moment {
+    Ready,
+    Reloading,
+    Stopping,
+}
+
 /// What listens and watches while services run.
 struct Guards {
     signals: Option<Listening>,
@@ -134,8 +142,10 @@ impl Run {
             if let Some(outer) = &self.outer {
                 outer.ready();
             }
+            self.tell(Moment::Ready);
             self.serve().await;
         }
+        self.tell(Moment::Stopping);
         self.stop(was_up).await;
         self.finish(guards, false).await
     }
@@ -178,6 +188,7 @@ impl Run {
         let reloads = async {
             loop {
                 shared.reload.notified().await;
+                self.tell(Moment::Reloading);
                 for hook in &self.settings.reload {
                     let exit = hook.call().await;
                     if exit.is_failure() {
@@ -186,6 +197,7 @@ impl Run {
                             .write(&format!("reload hook={} error={exit:?}", hook.name()));
                     }
                 }
+                self.tell(Moment::Ready);
             }
         };
         let outer_drains = async {
@@ -201,8 +213,42 @@ impl Run {
             () = self.all_ended() => { shared.ask(Reason::AllEnded); }
             () = reloads => {}
             () = outer_drains => {}
+            () = self.watchdog() => {}
         }
     }
+
+    #[cfg(all(feature = "systemd", target_os = "linux"))]
+    async fn watchdog(&self) {
+        match self.settings.notify_systemd {
+            true => crate::systemd::watchdog().await,
+            false => std::future::pending().await,
+        }
+    }
+
+    #[cfg(not(all(feature = "systemd", target_os = "linux")))]
+    async fn watchdog(&self) {
+        std::future::pending().await
+    }
+
+    /// Tells the supervisor of the process, if it is to be told.
+    #[cfg(all(feature = "systemd", target_os = "linux"))]
+    fn tell(&self, moment: Moment) {
+        if !self.settings.notify_systemd {
+            return;
+        }
+        match moment {
+            Moment::Ready => crate::systemd::ready(),
+            Moment::Reloading => crate::systemd::reloading(),
+            Moment::Stopping => {
+                let asked = self.shared().asked.value();
+                let reason = asked.map_or_else(String::new, |it| it.reason.to_string());
+                crate::systemd::stopping(&reason, self.plan.total);
+            }
+        }
+    }
+
+    #[cfg(not(all(feature = "systemd", target_os = "linux")))]
+    fn tell(&self, _moment: Moment) {}
 
     async fn all_ended(&self) {
         for seat in &self.seats {

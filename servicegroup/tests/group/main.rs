@@ -1,6 +1,7 @@
 //! Groups inside one process, by the paused clock of the runtime.
 
 mod budget;
+mod consumers;
 mod failures;
 mod handles;
 mod order;
