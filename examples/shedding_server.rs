@@ -15,7 +15,8 @@
 //! The clients have to share the processors with the server, so they are made cheap: one thread
 //! writes fixed bytes to kept-alive connections over loopback and looks for two fields of the answer.
 //! A client that gives up resets its connection, which tells the server so. The figures still include
-//! the clients' share of the processors, as does the capacity.
+//! the clients' share of the processors, as does the capacity. On a machine where the server has no
+//! control group of its own the usage is that of the whole machine: run it where nothing else is busy.
 
 use std::cell::RefCell;
 use std::error::Error;

@@ -50,7 +50,8 @@ impl<F: FnMut(Instant) -> Option<f64> + Send + 'static> CpuSource for F {
 /// seconds, since quotas change under a running process.
 ///
 /// The time is that of the whole group: all of a container, or a service of systemd. What neighbours
-/// in other groups use is not counted. Where there are no groups it is the time of this process, and
+/// in other groups use is not counted; a process that is in the outermost group shares it with the
+/// whole machine. Where there are no groups it is the time of this process, and
 /// where the system does not tell that either (Windows) the usage is unknown.
 ///
 /// ```
