@@ -14,7 +14,7 @@
 //! - A call ends while the breaker changes: it has seen the old word and counts after the counters
 //!   were reset. It is as if it had ended a moment later, in the next closed time, which is at least a
 //!   cool-down away: at most one call for each thread.
-//! - A rejection reads `until` of a later state than its word: it is rejected once more, with another
+//! - A rejection reads `until` of a later opening than its word's: it is rejected once more, with another
 //!   `retry_after`.
 //! - Two calls trip: the second finds another word under the lock and does nothing.
 
@@ -49,7 +49,7 @@ pub(crate) enum Admission {
 pub(crate) struct Core {
     /// See word.rs.
     pub(super) word: AtomicU64,
-    /// When the mode ends by itself: the cool-down, the ramp, or the half-open time.
+    /// When the cool-down ends, or the ramp: the last of either.
     pub(super) until: AtomicU64,
     /// Whether a closed breaker needs nothing but its word to let a call go.
     plain: bool,

@@ -32,6 +32,8 @@ pub(super) struct Gate {
 
 #[derive(Debug, Default)]
 struct HalfOpen {
+    /// When it has lasted for as long as it may.
+    ends: u64,
     leases: Vec<Lease>,
     probes: Probes,
 }
@@ -50,9 +52,15 @@ impl Gate {
     pub(super) fn due(&self, word: Word, until: u64) -> u64 {
         match word.mode() {
             Mode::Open => until,
-            Mode::HalfOpen => self.next_expiry().min(until),
+            Mode::HalfOpen => self.next_expiry().min(self.half_open_ends()),
             _ => NEVER,
         }
+    }
+
+    fn half_open_ends(&self) -> u64 {
+        self.half_open
+            .as_ref()
+            .map_or(NEVER, |half_open| half_open.ends)
     }
 
     fn next_expiry(&self) -> u64 {
@@ -122,7 +130,7 @@ impl Core {
                 return;
             }
         }
-        if now >= self.until() {
+        if now >= gate.half_open_ends() {
             let (mode, cause) = (self.settings.half_open_end, Cause::HalfOpenTimeout);
             match mode {
                 HalfOpenEnd::Open => self.enter(gate, Mode::Open, cause, now),
@@ -255,11 +263,13 @@ impl Core {
             mode => mode,
         };
         let until = match mode {
-            Mode::Open => self.open(gate, old, now),
-            Mode::HalfOpen => now.saturating_add(self.settings.max_half_open),
-            Mode::Ramp => now.saturating_add(self.settings.ramp),
-            _ => NEVER,
+            Mode::Open => Some(self.open(gate, old, now)),
+            Mode::Ramp => Some(now.saturating_add(self.settings.ramp)),
+            _ => None,
         };
+        if mode == Mode::HalfOpen {
+            gate.half_open().ends = now.saturating_add(self.settings.max_half_open);
+        }
         if let Some(half_open) = &mut gate.half_open {
             half_open.leases.clear();
             half_open.probes = Probes::default();
@@ -275,7 +285,11 @@ impl Core {
             gate.level = 0;
             gate.next_probe = 0;
         }
-        self.until.store(until, Ordering::Relaxed);
+        // Others keep the last one: who has seen an open breaker, and reads it late, still finds the
+        // deadline of that. Relaxed: the word publishes it.
+        if let Some(until) = until {
+            self.until.store(until, Ordering::Relaxed);
+        }
         let new = old.next(mode);
         // Release: pairs with the Acquire in `load`, and publishes `until` and the reset.
         self.word.store(new.0, Ordering::Release);
