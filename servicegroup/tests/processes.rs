@@ -10,14 +10,17 @@ fn main() {}
 
 #[cfg(unix)]
 mod unix {
+    use std::collections::HashSet;
     use std::io::{BufRead as _, BufReader, Read as _};
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use libtest_mimic::{Arguments, Trial};
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
+    use wheelhouse_servicegroup::consume::{Consume, Queue};
     use wheelhouse_servicegroup::{
         Blocking, Error, Member, OsSignals, Preset, ServiceContext, ServiceGroup, Starter, Stopper,
     };
@@ -38,6 +41,7 @@ mod unix {
             ("the_lines_tell_the_order", lines),
             ("hangup_reloads_if_there_is_something_to_reload", hangup),
             ("other_signals_may_stop", other_signals),
+            ("the_ledger_of_a_queue_holds_under_sigterm", ledger),
         ]
         .map(|(name, test)| {
             Trial::test(name, move || {
@@ -156,6 +160,22 @@ mod unix {
         if part == "before" {
             group.handle().stop();
         }
+        let queue = Queue::new();
+        if part == "queue" {
+            for message in 0..1000_u64 {
+                queue.publish(message).expect("there is room");
+            }
+            let handler = async |message: Arc<u64>| {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                println!("done {message}");
+                Ok(())
+            };
+            let service = Consume::new(queue.consumer(), handler);
+            add(
+                &mut group,
+                Member::new("mq", service.concurrency(3).prefetch(20)),
+            );
+        }
         if part == "twice" {
             let handle = group.handle();
             std::thread::spawn(move || {
@@ -175,6 +195,13 @@ mod unix {
             }
         }
         let report = group.run_blocking();
+        if part == "queue" {
+            let stats = queue.stats();
+            println!(
+                "ledger {} {} {}",
+                stats.published, stats.acknowledged, stats.pending
+            );
+        }
         std::process::exit(report.exit_code())
     }
 
@@ -424,5 +451,36 @@ mod unix {
         let last = player.stderr().pop().expect("a report");
         assert_eq!(status.code(), Some(0), "{last}");
         assert!(last.contains("reason=signal:10"), "{last}");
+    }
+    /// Published is acknowledged and pending; what was acknowledged, and only that, was processed.
+    fn ledger() {
+        let mut player = Player::start("queue");
+        let mut processed = HashSet::new();
+        let mut ledger = None;
+        let mut line = String::new();
+        while player.stdout.read_line(&mut line).expect("text") > 0 {
+            let mut words = line.split_whitespace();
+            match words.next() {
+                Some("done") => {
+                    assert!(processed.insert(words.next().expect("a message").to_owned()));
+                    if processed.len() == 10 {
+                        player.signal(Signal::SIGTERM);
+                    }
+                }
+                Some("ledger") => {
+                    let numbers = words.map(|it| it.parse::<u64>().expect("a number"));
+                    ledger = Some(numbers.collect::<Vec<_>>());
+                }
+                _ => {}
+            }
+            line.clear();
+        }
+        let (status, _) = player.end();
+        assert_eq!(status.code(), Some(0));
+        let ledger = ledger.expect("a ledger");
+        assert_eq!(ledger[0], 1000);
+        assert_eq!(ledger[1], processed.len() as u64);
+        assert_eq!(ledger[1] + ledger[2], 1000);
+        assert!(ledger[2] > 0, "it was stopped midway");
     }
 }
