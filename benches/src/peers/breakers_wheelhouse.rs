@@ -7,10 +7,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use wheelhouse_resilience::{
-    Breaker, BreakerBuilder, CallError, Consecutive, Cusum, ErrorRate, Timers,
+    Breaker, BreakerBuilder, BuildError, CallError, CoarseClock, Consecutive, Cusum, ErrorRate,
+    Timers,
 };
 use wheelhouse_wheel::SystemClock;
 
@@ -22,8 +24,6 @@ const TICK: Duration = Duration::from_millis(1);
 /// The adapter of a kind of breaker.
 pub struct Ours<K> {
     breaker: Breaker,
-    /// Whoever refreshes the clock, where one has to be.
-    _timers: Option<Timers>,
     kind: PhantomData<K>,
 }
 
@@ -32,10 +32,9 @@ impl<K> Ours<K> {
         Self::built(builder.clone().cool_down(HOUR).build())
     }
 
-    fn built(breaker: Result<Breaker, wheelhouse_resilience::BuildError>) -> Self {
+    fn built(breaker: Result<Breaker, BuildError>) -> Self {
         Self {
             breaker: breaker.expect("the settings are in range"),
-            _timers: None,
             kind: PhantomData,
         }
     }
@@ -50,6 +49,16 @@ impl<K> fmt::Debug for Ours<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Ours").field(&self.breaker).finish()
     }
+}
+
+/// The clock of the process, and the timers that refresh it for as long as it runs.
+fn coarse_clock() -> CoarseClock {
+    static CLOCK: LazyLock<(Timers, CoarseClock)> = LazyLock::new(|| {
+        let timers = Timers::new(SystemClock).expect("the system has a thread for the timers");
+        let clock = timers.coarse_clock(TICK);
+        (timers, clock)
+    });
+    CLOCK.1.clone()
 }
 
 /// How a kind of breaker is made.
@@ -76,11 +85,7 @@ kinds! {
     /// An error rate over 10 s.
     Rate => Ours::of(&Breaker::error_rate());
     /// The same on a coarse clock.
-    RateCoarse => {
-        let timers = Timers::new(SystemClock).expect("the system has a thread for the timers");
-        let builder = Breaker::error_rate().clock(timers.coarse_clock(TICK));
-        Ours { _timers: Some(timers), ..Ours::of(&builder) }
-    };
+    RateCoarse => Ours::of(&Breaker::error_rate().clock(coarse_clock()));
     /// An error rate over a hundred calls.
     Count => Ours::of(&Breaker::builder().trip_on(ErrorRate::above(0.5).last(100).minimum(100)));
     /// Failures in a row.

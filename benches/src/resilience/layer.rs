@@ -18,8 +18,8 @@ use wheelhouse_resilience::tower::BreakerLayer;
 
 use super::memory::counted_only;
 use crate::harness::{Load, Outcome, Sample, expect};
-use crate::peers::breakers_wheelhouse::{Kind, Ours};
 use crate::peers::CallBreaker;
+use crate::peers::breakers_wheelhouse::{Kind, Ours};
 
 /// Something that makes asynchronous calls through a breaker.
 pub(super) trait CallService {
