@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use wheelhouse_wheel::Clock;
 
 use crate::budget::Budget;
+use crate::driver::Sleep;
 use crate::event::Listener;
 use crate::inner::{Cell, Inner, Options, Tuning};
 use crate::shard::{Columns, NEVER, Policy, Shard};
@@ -56,7 +57,7 @@ pub enum Reclaim {
     /// Stores do, at most 128 entries each.
     #[default]
     InOperations,
-    /// [`Cache::run_pending`] only: on a thread of yours, or of a task.
+    /// [`Cache::run_pending`] only: on a thread of yours, or a [`Driver`](crate::Driver).
     OnRequest,
 }
 
@@ -279,6 +280,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
                 most,
                 reclaims: self.reclaim == Reclaim::InOperations,
             },
+            sleep: Sleep::default(),
             tuning: is_tuned.then(|| Tuning::new(expected)),
             closed: AtomicBool::new(false),
         };

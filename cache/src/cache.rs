@@ -247,8 +247,7 @@ where
                         continue;
                     }
                     let stored = value.clone();
-                    let result =
-                        inner.store_in(cell, hash, key, stored, weight, None, &mut gone);
+                    let result = inner.store_in(cell, hash, key, stored, weight, None, &mut gone);
                     inner.tell(gone);
                     return match result {
                         Ok(()) if before.is_some() => Ok(Computed::Replaced(value)),
@@ -383,8 +382,7 @@ where
     /// Entries, those that have expired and are not reclaimed yet among them.
     #[must_use]
     pub fn len(&self) -> usize {
-        let lens = self.inner().cells.iter().map(|cell| cell.lock().shard.len());
-        lens.sum()
+        usize::try_from(self.inner().len()).unwrap_or(usize::MAX)
     }
 
     /// Whether there are no entries, not even expired ones.

@@ -75,11 +75,33 @@ impl Fences {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.fences.len()
-    }
-
     fn find(&mut self, hash: u64) -> Option<&mut Fence> {
         self.fences.iter_mut().find(|fence| fence.hash == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_noticed_by_who_came_before_it_only() {
+        let mut fences = Fences::default();
+        let first = fences.watch(7);
+        assert_eq!(fences.watch(7), first);
+        let other = fences.watch(8);
+        fences.pass(7);
+        assert!(!fences.is_unchanged(7, first));
+        assert!(fences.is_unchanged(8, other));
+        let second = fences.watch(7);
+        assert!(fences.is_unchanged(7, second));
+        fences.pass_all();
+        assert!(!fences.is_unchanged(7, second) && !fences.is_unchanged(8, other));
+        for hash in [7, 7, 7, 8] {
+            fences.leave(hash);
+        }
+        assert!(fences.fences.is_empty(), "N1");
+        // N2: a fence that comes again is another one.
+        assert!(![first, second].contains(&fences.watch(7)));
     }
 }

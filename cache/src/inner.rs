@@ -24,6 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::Cause;
 use crate::budget::Budget;
+use crate::driver::Sleep;
 use crate::event::{Gone, Listener};
 use crate::fence::Fences;
 use crate::shard::{Entry, Extra, Micros, NEVER, Removed, SETTINGS, Shard};
@@ -44,6 +45,7 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) listener: Listener<K, V>,
     pub(crate) options: Options<K, V>,
     pub(crate) tuning: Option<Tuning>,
+    pub(crate) sleep: Sleep,
     /// Set before the shards are emptied and read under their locks, which order it: Relaxed.
     pub(crate) closed: AtomicBool,
 }
@@ -259,7 +261,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             // The old value goes with the key that has just come: they are equal.
             let old_weight = cell.shard.weight(position);
             let fits = weight <= old_weight
-                || self.budget.reserve(u64::from(weight) - u64::from(old_weight));
+                || self
+                    .budget
+                    .reserve(u64::from(weight) - u64::from(old_weight));
             if !fits || life == Some(Duration::ZERO) {
                 let removed = cell.shard.remove(position);
                 self.budget.release(u64::from(removed.weight));
@@ -504,11 +508,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         for cell in &self.cells {
             let cell = cell.lock();
             cell.counts.add_to(&mut stats);
-            stats.len += cell.shard.len() as u64;
             stats.timers += cell.shard.timers() as u64;
         }
+        stats.len = self.len();
         stats.weight = self.budget.used();
         stats
+    }
+
+    /// Entries. Where each weighs one, the budget knows their number at one instant.
+    pub(crate) fn len(&self) -> u64 {
+        if self.options.weigher.is_none() {
+            return self.budget.used();
+        }
+        let lens = self.cells.iter().map(|cell| cell.lock().shard.len());
+        lens.sum::<usize>() as u64
     }
 
     /// Tells the listener of what has left. No lock is held.
@@ -575,6 +588,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     fn has_stored(&self, cell: &mut Cell<K, V, S>, deadline: Micros, gone: &mut Gone<K, V>) {
         cell.counts.stored = cell.counts.stored.wrapping_add(1);
         cell.due = cell.due.min(deadline);
+        self.sleep.wake_before(deadline);
         if self.options.reclaims && cell.due != NEVER && cell.due <= self.time.about_now() {
             self.reclaim(cell, self.time.now(), gone);
         }

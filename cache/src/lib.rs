@@ -37,7 +37,7 @@
 //! - Listeners, loads, weighers, conditions and `Drop` of keys and values run outside every lock and
 //!   may use the cache. `Hash`, `Eq` and `Clone` run under a shard's lock and must not; keep values
 //!   that are costly to clone in an `Arc`.
-//! - Nothing starts a thread.
+//! - Nothing starts a thread but [`Driver::start`].
 //!
 //! # Trade-offs
 //!
@@ -67,6 +67,7 @@ mod budget;
 mod builder;
 mod cache;
 mod compute;
+mod driver;
 mod error;
 mod event;
 mod fence;
@@ -80,6 +81,7 @@ mod tuner;
 pub use builder::{Builder, Reclaim};
 pub use cache::Cache;
 pub use compute::{Computed, Op};
+pub use driver::Driver;
 pub use error::{BuildError, Closed, TakeError};
 pub use event::{Cause, Event};
 pub use shard::Policy;

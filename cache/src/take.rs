@@ -102,15 +102,18 @@ where
             Found::Nothing(watch) => watch,
         };
         let mut led = false;
-        let result = self.flights.flights.try_run((key.clone(), watch.number()), || {
-            led = true;
-            if let Some(value) = self.stored_meanwhile(hash, &key) {
-                return Ok(value);
-            }
-            let began = Instant::now();
-            let loaded = load(&key);
-            self.landed(loaded, began, &key, &watch)
-        });
+        let result = self
+            .flights
+            .flights
+            .try_run((key.clone(), watch.number()), || {
+                led = true;
+                if let Some(value) = self.stored_meanwhile(hash, &key) {
+                    return Ok(value);
+                }
+                let began = Instant::now();
+                let loaded = load(&key);
+                self.landed(loaded, began, &key, &watch)
+            });
         self.result(result, led)
     }
 

@@ -16,7 +16,7 @@ use super::sketch::Sketch;
 const SPARED: usize = 128;
 
 /// A cache is young until it was asked this often for each of its entries.
-const YOUTH: u64 = 3;
+const YOUTH: f64 = 3.5;
 
 /// Tables of up to so many entries have so many counters for each: where there are few, precision
 /// is cheap, and decides about loops.
@@ -34,7 +34,9 @@ pub(super) struct Adaptive {
     /// Ageings so far, modulo 16.
     pub(super) epoch: u8,
     accesses: u64,
-    /// The count of accesses at which everything ages.
+    /// The count of accesses when everything aged last.
+    aged_at: u64,
+    /// The count of accesses at which to see whether everything ages.
     ages_at: u64,
 }
 
@@ -47,7 +49,8 @@ impl Adaptive {
             sketch: Sketch::new(1024, SPREAD),
             epoch: 0,
             accesses: 0,
-            ages_at: 10_240,
+            aged_at: 0,
+            ages_at: 64,
         }
     }
 
@@ -85,10 +88,14 @@ impl Adaptive {
 
     #[cold]
     fn grow_older(&mut self, len: usize) {
-        self.sketch.age();
-        self.epoch = self.epoch.wrapping_add(1) & 15;
         let pause = u64::from(self.setting.age) * len.max(16) as u64;
-        self.ages_at = self.accesses + pause;
+        // The table may have grown since this was due.
+        if self.accesses >= self.aged_at + pause {
+            self.sketch.age();
+            self.epoch = self.epoch.wrapping_add(1) & 15;
+            self.aged_at = self.accesses;
+        }
+        self.ages_at = self.aged_at + pause;
     }
 }
 
@@ -100,8 +107,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             && policy.setting != setting
         {
             policy.setting = setting;
-            let pause = u64::from(setting.age) * self.entries.len().max(16) as u64;
-            policy.ages_at = policy.ages_at.min(policy.accesses + pause);
+            policy.ages_at = policy.accesses;
         }
     }
 
@@ -119,7 +125,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         } else {
             0
         };
-        for _ in 0..SPARED.min(2 * window) {
+        let spared = if setting.spares {
+            SPARED.min(2 * window)
+        } else {
+            0
+        };
+        for _ in 0..spared {
             let entry = &mut self.entries[at];
             let uses = entry.uses(epoch);
             if uses == 0 {
@@ -154,7 +165,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             looked_at = next(looked_at);
         }
 
-        let young = policy.accesses < YOUTH * len as u64;
+        let young = (policy.accesses as f64) < YOUTH * len as f64;
         if setting.admission.admits(newcomer, fewest + 1, young) {
             policy.main_hand = next(other);
             if fewest > 0 {

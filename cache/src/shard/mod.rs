@@ -16,6 +16,8 @@ mod deadlines;
 mod entry;
 mod index;
 mod list;
+#[cfg(test)]
+mod model;
 mod setting;
 mod sketch;
 

@@ -15,6 +15,9 @@ pub(crate) struct Setting {
     /// Entries of the main part that are looked at for the one with the fewest hits.
     pub(super) look: u8,
     pub(super) admission: Admission,
+    /// Whether entries that were used while in the window go round once more, for one use each: uses
+    /// within moments say little.
+    pub(super) spares: bool,
 }
 
 /// By how much the newcomer must have been asked for more often.
@@ -31,10 +34,11 @@ pub(super) enum Admission {
 
 /// For loops, scans and skewed popularity; what a cache begins with.
 pub(crate) const STEADY: Setting = Setting {
-    window: 1_311,
+    window: 786,
     age: 10,
     look: 64,
     admission: Admission::Strict,
+    spares: true,
 };
 
 /// For popularity that moves.
@@ -43,14 +47,16 @@ pub(crate) const BALANCED: Setting = Setting {
     age: 10,
     look: 8,
     admission: Admission::Fair,
+    spares: false,
 };
 
 /// For traffic where the recent is what counts.
 pub(crate) const RECENT: Setting = Setting {
-    window: 62_259,
+    window: 52_429,
     age: 4,
     look: 8,
     admission: Admission::Open,
+    spares: true,
 };
 
 /// All of them, [`STEADY`] first.

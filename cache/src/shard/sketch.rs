@@ -100,7 +100,9 @@ mod tests {
     use super::*;
 
     fn hash(key: u64) -> u64 {
-        (key + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        (key + 1)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(29)
     }
 
     #[test]
