@@ -1,7 +1,8 @@
 //! Message consumers: a contract for any broker, and the service that keeps it.
 //!
-//! At a stop the service stops pulling at once, gives back what it has pulled and not begun, finishes
-//! what runs, acknowledges it, and closes. What does not finish by the deadline is cut and given back.
+//! As soon as the group is asked to stop, the service stops pulling (there is no load balancer that a
+//! drain would be for), gives back what it has pulled and not begun, finishes what runs, acknowledges
+//! it, and closes. What does not finish by the deadline is cut and given back.
 //! A message is acknowledged only after its handler has returned `Ok`, so it is delivered at least
 //! once: nothing is lost, and nothing is acknowledged unprocessed.
 //!
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use tokio::task::{Id as TaskId, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::context::BusyGuard;
 use crate::hooks::exit_of;
@@ -50,6 +52,9 @@ const MARGIN: Duration = Duration::from_millis(250);
 /// Pauses after errors of the broker: the first, doubling to the last.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// What a pull gives: messages, each with the name of its delivery.
+pub type Pulled<I, M> = Result<Vec<(I, M)>, Error>;
+
 /// One reader of a broker. All calls come from one task, one after the other.
 ///
 /// The contract: a message that was pulled is pending until it is acknowledged. One that is given
@@ -63,10 +68,7 @@ pub trait Consumer: Send + 'static {
     /// Waits for messages and takes 1 to `max` of them; `max` is at least 1. The future may be dropped
     /// at any await, again and again: what it has taken by then comes with the next pull, or is given
     /// back by [`close`](Self::close).
-    fn pull(
-        &mut self,
-        max: usize,
-    ) -> impl Future<Output = Result<Vec<(Self::Id, Self::Message)>, Error>> + Send;
+    fn pull(&mut self, max: usize) -> impl Future<Output = Pulled<Self::Id, Self::Message>> + Send;
 
     /// Says that these have been processed. On an error it is called again with the same.
     fn acknowledge(&mut self, ids: &[Self::Id]) -> impl Future<Output = Result<(), Error>> + Send;
@@ -88,6 +90,7 @@ pub struct Consume<C, H> {
     handler: Arc<H>,
     concurrency: usize,
     prefetch: usize,
+    pulls_while_draining: bool,
 }
 
 impl<C, H, R> Consume<C, H>
@@ -103,6 +106,7 @@ where
             handler: Arc::new(handler),
             concurrency: 1,
             prefetch: 0,
+            pulls_while_draining: false,
         }
     }
 
@@ -115,6 +119,13 @@ where
     /// How many messages are pulled in advance.
     pub fn prefetch(mut self, messages: usize) -> Self {
         self.prefetch = messages;
+        self
+    }
+
+    /// Goes on pulling until it is this service's turn to stop: for a queue that services above still
+    /// fill, and that ends with the process.
+    pub fn pulls_while_draining(mut self, yes: bool) -> Self {
+        self.pulls_while_draining = yes;
         self
     }
 }
@@ -134,6 +145,10 @@ where
             waiting: VecDeque::new(),
             done: Vec::new(),
             failed: Vec::new(),
+            until: match self.pulls_while_draining {
+                true => ctx.stopping_token().clone(),
+                false => ctx.draining_token().clone(),
+            },
             ctx: ctx.clone(),
         };
         ctx.ready();
@@ -153,6 +168,8 @@ struct Work<C: Consumer, H> {
     /// Processed and not acknowledged, and what is to be given back.
     done: Vec<C::Id>,
     failed: Vec<C::Id>,
+    /// When it stops pulling.
+    until: CancellationToken,
     ctx: ServiceContext,
 }
 
@@ -166,7 +183,7 @@ where
     async fn serve(&mut self, concurrency: usize, prefetch: usize) {
         let (shortest, longest) = RETRY;
         let mut pause = shortest;
-        while !self.ctx.stopping_token().is_cancelled() {
+        while !self.until.is_cancelled() {
             while self.running.len() < concurrency
                 && let Some((id, message)) = self.waiting.pop_front()
             {
@@ -176,7 +193,7 @@ where
             let room = (concurrency + prefetch).saturating_sub(held);
             let step = tokio::select! {
                 biased;
-                () = self.ctx.stopping() => return,
+                () = self.until.cancelled() => return,
                 Some(ended) = self.running.join_next_with_id() => {
                     self.note(ended);
                     self.settle().await
@@ -191,7 +208,7 @@ where
                 Err(error) => {
                     self.complain(&error);
                     tokio::select! {
-                        () = self.ctx.stopping() => return,
+                        () = self.until.cancelled() => return,
                         () = sleep(pause) => pause = (pause * 2).min(longest),
                     }
                 }
@@ -201,13 +218,10 @@ where
 
     /// Gives back, finishes, acknowledges, closes, all within the service's time.
     async fn stop(&mut self) -> Result<(), Error> {
-        let now = Instant::now();
-        let deadline = self.ctx.deadline().unwrap_or(now);
-        let left = deadline.saturating_duration_since(now);
-        let cut_at = deadline - (left / 10).min(MARGIN);
-
         self.failed.extend(self.waiting.drain(..).map(|(id, _)| id));
         let mut result = self.settle().await;
+        let cut = cut(self.ctx.clone());
+        tokio::pin!(cut);
         loop {
             tokio::select! {
                 biased;
@@ -215,7 +229,7 @@ where
                     Some(ended) => self.note(ended),
                     None => break,
                 },
-                () = sleep_until(cut_at) => {
+                () = &mut cut => {
                     self.ctx.cut(self.running.len() as u64);
                     self.running.abort_all();
                     while let Some(ended) = self.running.join_next_with_id().await {
@@ -226,7 +240,7 @@ where
             }
             result = self.settle().await;
         }
-        if result.is_err() || !self.done.is_empty() || !self.failed.is_empty() {
+        if !self.done.is_empty() || !self.failed.is_empty() {
             result = self.settle().await;
         }
         result.and(self.consumer.close().await)
@@ -278,6 +292,16 @@ where
         tracing::warn!(service = self.ctx.name(), %error, "the broker refuses");
         self.ctx.log(&format!("error={error:?}"));
     }
+}
+
+/// Resolves when what still runs is to be cut: the deadline is known for good when it is the service's
+/// turn to stop.
+async fn cut(ctx: ServiceContext) {
+    ctx.stopping().await;
+    let now = Instant::now();
+    let deadline = ctx.deadline().unwrap_or(now);
+    let left = deadline.saturating_duration_since(now);
+    sleep_until(deadline - (left / 10).min(MARGIN)).await;
 }
 
 impl<C: fmt::Debug, H> fmt::Debug for Consume<C, H> {

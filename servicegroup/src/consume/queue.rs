@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Consumer;
+use super::{Consumer, Pulled};
 use crate::Error;
 
 const CAPACITY: usize = 65_536;
@@ -201,7 +201,7 @@ impl<T: Send + Sync + 'static> Consumer for QueueConsumer<T> {
     type Id = u64;
     type Message = Arc<T>;
 
-    async fn pull(&mut self, max: usize) -> Result<Vec<(u64, Arc<T>)>, Error> {
+    async fn pull(&mut self, max: usize) -> Pulled<u64, Arc<T>> {
         loop {
             let ready = self.shared.ready.notified();
             let (pulled, more) = {

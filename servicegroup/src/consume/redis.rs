@@ -18,7 +18,7 @@ use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, cmd};
 use tokio::time::{Instant, timeout};
 
-use super::Consumer;
+use super::{Consumer, Pulled};
 use crate::Error;
 
 /// How long Redis holds an answer back when there is nothing, and how long an answer is waited for at
@@ -231,7 +231,7 @@ impl Consumer for RedisStream {
     type Id = String;
     type Message = RedisMessage;
 
-    async fn pull(&mut self, max: usize) -> Result<Vec<(String, RedisMessage)>, Error> {
+    async fn pull(&mut self, max: usize) -> Pulled<String, RedisMessage> {
         while self.spare.is_empty() {
             if self.link().await?.asking.is_none() {
                 self.ask(max);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use wheelhouse_servicegroup::consume::{Consume, Queue};
-use wheelhouse_servicegroup::{BuildError, Error, ServiceGroup, State};
+use wheelhouse_servicegroup::{BuildError, Error, ServiceContext, ServiceGroup, State};
 
 use crate::support::{builder, ms, ready, run_and_stop};
 
@@ -188,4 +188,28 @@ async fn a_reader_that_is_dropped_gives_back() {
     drop(first);
     assert_eq!(second.pull(10).await.unwrap().len(), 1);
     assert_eq!(queue.stats().pending, 1);
+}
+
+/// Where what is above still publishes while it drains, a consumer may go on for it.
+#[tokio::test(start_paused = true)]
+async fn a_drain_is_pulled_through_if_asked_for() -> Result<(), BuildError> {
+    for (through, expected) in [(false, 0), (true, 1)] {
+        let queue = Queue::new();
+        let mut group = builder().drain(ms(200)).build()?;
+        let service = Consume::new(queue.consumer(), async |_: Arc<u64>| Ok(()));
+        group.add("mq", service.pulls_while_draining(through))?;
+        let late = queue.clone();
+        group.add("api", async move |ctx: ServiceContext| {
+            ctx.ready();
+            ctx.draining().await;
+            tokio::time::sleep(ms(100)).await;
+            late.publish(1).unwrap();
+            ctx.stopping().await;
+            Ok(())
+        })?;
+        let report = run_and_stop(group).await;
+        assert_eq!(report.exit_code(), 0);
+        assert_eq!(queue.stats().acknowledged, expected);
+    }
+    Ok(())
 }
