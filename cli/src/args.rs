@@ -50,7 +50,7 @@ pub(crate) fn parse() -> Result<Option<Verb>, Failure> {
             Ok(None)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Usage(
-            "a verb is missing: sim wheel, sim cron, sim breaker, sim shed, load or completions (see --help)"
+            "a verb is missing: sim wheel, sim cron, sim breaker, sim shed, sim cache, load or completions (see --help)"
                 .to_owned(),
         )),
         _ => Err(Failure::Usage(one_line(&error))),

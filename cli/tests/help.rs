@@ -126,11 +126,11 @@ fn usage_errors_are_one_line_and_exit_code_2() {
     for (args, message) in [
         (
             &[][..],
-            "a verb is missing: sim wheel, sim cron, sim breaker, sim shed, load or completions (see --help)",
+            "a verb is missing: sim wheel, sim cron, sim breaker, sim shed, sim cache, load or completions (see --help)",
         ),
         (
             &["sim"],
-            "a verb is missing: sim wheel, sim cron, sim breaker, sim shed, load or completions (see --help)",
+            "a verb is missing: sim wheel, sim cron, sim breaker, sim shed, sim cache, load or completions (see --help)",
         ),
         (
             &["laod"],

@@ -1,6 +1,7 @@
 //! `wheelhouse sim`: parts of the library on a virtual clock.
 
 mod breaker;
+mod cache;
 mod cron;
 mod shed;
 mod wheel;
@@ -15,6 +16,7 @@ use crate::failure::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sim {
     Wheel(wheel::WheelArgs),
+    Cache(cache::CacheArgs),
     Cron(cron::CronArgs),
     Breaker(breaker::BreakerArgs),
     Shed(shed::ShedArgs),
@@ -24,6 +26,7 @@ pub(crate) enum Sim {
 pub(crate) fn run(sim: Sim) -> Result<ExitCode, Failure> {
     match sim {
         Sim::Wheel(args) => wheel::run(&args),
+        Sim::Cache(args) => cache::run(&args),
         Sim::Cron(args) => cron::run(&args),
         Sim::Breaker(args) => breaker::run(&args),
         Sim::Shed(args) => shed::run(&args),
