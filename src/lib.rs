@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
+#[cfg(feature = "cache")]
+pub use wheelhouse_cache as cache;
 #[cfg(feature = "collection")]
 pub use wheelhouse_collection as collection;
 #[cfg(feature = "resilience")]

@@ -14,7 +14,7 @@ use wheelhouse_wheel::Clock;
 
 use crate::budget::Budget;
 use crate::driver::Sleep;
-use crate::event::Listener;
+use crate::event::{Callback, Listener};
 use crate::inner::{Cell, Inner, Options, Tuning};
 use crate::shard::{Columns, NEVER, Policy, Shard};
 use crate::time::{Time, micros};
@@ -43,7 +43,7 @@ pub struct Builder<K, V, S = RandomState> {
     jitter: f64,
     seed: Option<u64>,
     clock: Option<Arc<dyn Clock>>,
-    listener: Option<Arc<dyn Fn(Event<K, V>) + Send + Sync>>,
+    listener: Option<Callback<K, V>>,
     reclaim: Reclaim,
     name: String,
     hasher: S,

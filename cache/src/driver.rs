@@ -24,7 +24,8 @@ use parking_lot::{Condvar, Mutex};
 use wheelhouse_wheel::Driven;
 
 use crate::Cache;
-use crate::inner::{Inner, STEP};
+use crate::inner::Inner;
+use crate::reclaim::STEP;
 use crate::shard::{Micros, NEVER};
 
 /// How long it sleeps at least.

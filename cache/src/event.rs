@@ -38,7 +38,7 @@ pub struct Event<K, V> {
     pub time_left: Option<Duration>,
 }
 
-type Callback<K, V> = Arc<dyn Fn(Event<K, V>) + Send + Sync>;
+pub(crate) type Callback<K, V> = Arc<dyn Fn(Event<K, V>) + Send + Sync>;
 
 /// The user's function, and how often it panicked.
 pub(crate) struct Listener<K, V> {

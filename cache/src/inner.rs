@@ -32,13 +32,10 @@ use crate::stats::{Counts, Stats};
 use crate::time::{Time, micros};
 use crate::tuner::Tuner;
 
-/// Entries that one operation reclaims, at most.
-pub(crate) const STEP: usize = 128;
-
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u32 + Send + Sync>;
 
 pub(crate) struct Inner<K, V, S> {
-    pub(crate) cells: Box<[CachePadded<Mutex<Cell<K, V, S>>>]>,
+    pub(crate) cells: Cells<K, V, S>,
     pub(crate) hasher: S,
     pub(crate) budget: Budget,
     pub(crate) time: Time,
@@ -76,8 +73,11 @@ pub(crate) struct Cell<K, V, S> {
     pub(crate) fences: Fences,
     random: fastrand::Rng,
     /// The earliest time at which there may be something to reclaim.
-    due: Micros,
+    pub(crate) due: Micros,
 }
+
+/// One lock per shard, on cache lines of its own.
+type Cells<K, V, S> = Box<[CachePadded<Mutex<Cell<K, V, S>>>]>;
 
 pub(crate) type Guard<'a, K, V, S> = MutexGuard<'a, Cell<K, V, S>>;
 
@@ -308,11 +308,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     ) {
         let needed = u64::from(extra.weight);
         let mut credit = 0;
-        if !self.budget.reserve(needed) {
-            // What has expired goes first.
-            self.reclaim(&mut cell, self.time.now(), gone);
-        } else {
+        if self.budget.reserve(needed) {
             credit = needed;
+        } else if cell.due <= self.time.about_now() {
+            // What has expired goes first.
+            self.reclaim(&mut cell, gone);
         }
         if let Some(tuning) = &self.tuning {
             let setting = tuning.setting.load(Ordering::Relaxed);
@@ -465,41 +465,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         }
     }
 
-    /// Reclaims up to `most` expired entries in steps; how many, and whether there may be more.
-    pub(crate) fn reclaim_all(&self, mut most: usize) -> (usize, bool) {
-        let now = self.time.now();
-        let mut reclaimed = 0;
-        for cell in &self.cells {
-            loop {
-                if most == 0 {
-                    return (reclaimed, true);
-                }
-                let mut gone = Gone::new();
-                let mut cell = cell.lock();
-                if cell.due > now {
-                    break;
-                }
-                let (count, more) = self.reclaim_up_to(&mut cell, now, most.min(STEP), &mut gone);
-                drop(cell);
-                self.tell(gone);
-                reclaimed += count;
-                most -= count;
-                if !more {
-                    break;
-                }
-            }
-        }
-        (reclaimed, false)
-    }
-
-    pub(crate) fn next_deadline(&self) -> Option<Micros> {
-        let dues = self.cells.iter().map(|cell| {
-            let mut cell = cell.lock();
-            cell.shard.next_deadline().unwrap_or(NEVER)
-        });
-        dues.min().filter(|due| *due != NEVER)
-    }
-
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats {
             listener_panics: self.listener.panics(),
@@ -570,7 +535,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         }
         let now = self.time.now();
         if life != NEVER {
-            let spread = (u128::from(life) * u128::from(options.jitter) >> 32) as u64;
+            let spread = ((u128::from(life) * u128::from(options.jitter)) >> 32) as u64;
             let random = cell.random.u64(0..=2 * spread);
             extra.hard = now.saturating_add(life - spread + random).min(NEVER);
         }
@@ -580,46 +545,5 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             now.saturating_add(options.time_to_idle)
         };
         (extra.hard.min(idle), extra)
-    }
-
-    /// What follows a store: the count, the time for reclaiming, and a step of it where operations
-    /// reclaim.
-    #[inline]
-    fn has_stored(&self, cell: &mut Cell<K, V, S>, deadline: Micros, gone: &mut Gone<K, V>) {
-        cell.counts.stored = cell.counts.stored.wrapping_add(1);
-        cell.due = cell.due.min(deadline);
-        self.sleep.wake_before(deadline);
-        if self.options.reclaims && cell.due != NEVER && cell.due <= self.time.about_now() {
-            self.reclaim(cell, self.time.now(), gone);
-        }
-    }
-
-    fn reclaim(&self, cell: &mut Cell<K, V, S>, now: Micros, gone: &mut Gone<K, V>) {
-        // One step per operation, whatever else it does.
-        if gone.len() < STEP {
-            self.reclaim_up_to(cell, now, STEP - gone.len(), gone);
-        }
-    }
-
-    /// One step: how many went, and whether there may be more.
-    fn reclaim_up_to(
-        &self,
-        cell: &mut Cell<K, V, S>,
-        now: Micros,
-        most: usize,
-        gone: &mut Gone<K, V>,
-    ) -> (usize, bool) {
-        let mut weight = 0;
-        let mut count = 0;
-        let Cell { shard, counts, .. } = cell;
-        let more = shard.reap(now, most, |removed| {
-            weight += u64::from(removed.weight);
-            count += 1;
-            counts.left(Cause::Expired);
-            gone.add(removed, Cause::Expired);
-        });
-        cell.due = cell.shard.next_deadline().unwrap_or(NEVER);
-        self.budget.release(weight);
-        (count, more)
     }
 }

@@ -72,6 +72,7 @@ mod error;
 mod event;
 mod fence;
 mod inner;
+mod reclaim;
 mod shard;
 mod stats;
 mod take;
