@@ -91,6 +91,7 @@ pub mod bulkhead;
 mod clock;
 #[cfg(feature = "tokio")]
 pub mod command;
+mod contain;
 mod cpu;
 mod error;
 pub mod limit;

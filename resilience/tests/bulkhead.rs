@@ -293,6 +293,51 @@ fn wakers_run_outside_the_lock() {
 }
 
 #[test]
+fn a_waker_that_panics_keeps_nobody_else_asleep() {
+    struct Bomb;
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let (bulkhead, held) = taken(3, 3);
+    let bells: [Arc<Bell>; 2] = Default::default();
+    let [first, last] = bells.each_ref().map(|bell| Waker::from(bell.clone()));
+    let wakers = [first, Waker::from(Arc::new(Bomb)), last];
+    let mut waiting = wakers.map(|waker| {
+        let mut waiting = queue_up(&bulkhead);
+        let context = &mut Context::from_waker(&waker);
+        assert!(waiting.as_mut().poll(context).is_pending());
+        waiting
+    });
+    // All at once, by a holder that panics itself: a second panic would end the process.
+    bulkhead.resize(0);
+    drop(held);
+    let resizer = bulkhead.clone();
+    let holder = thread::spawn(move || {
+        struct Resize(Bulkhead);
+        impl Drop for Resize {
+            fn drop(&mut self) {
+                self.0.resize(3);
+            }
+        }
+        let _resize = Resize(resizer);
+        panic!("on purpose");
+    });
+    assert!(holder.join().is_err());
+    assert_eq!(bells.each_ref().map(|bell| bell.0.load(SeqCst)), [1, 1]);
+    assert_eq!(bulkhead.stats().contained_panics, 1);
+    assert!(
+        waiting
+            .each_mut()
+            .map(|waiting| granted(waiting))
+            .iter()
+            .all(Option::is_some)
+    );
+    assert_eq!((bulkhead.in_use(), bulkhead.queued()), (0, 0));
+}
+
+#[test]
 fn a_thread_gets_the_permit_it_blocks_for() {
     let (bulkhead, held) = taken(1, 1);
     let waiting = bulkhead.clone();

@@ -12,7 +12,8 @@
 //! | 63 | queued: somebody waits | set and cleared under the lock of the queue only |
 //!
 //! The lock is taken only when somebody waits or has to. No code of others runs under it: wakers are
-//! cloned, woken and dropped outside.
+//! cloned, woken and dropped outside. Each is woken and dropped by itself: one that panics keeps nobody
+//! else from hearing of the permit that was granted to them.
 //!
 //! # Invariants
 //!
@@ -40,6 +41,7 @@ use std::task::{Poll, Waker};
 
 use crossbeam_utils::CachePadded;
 
+use crate::contain::Contained;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The most permits that there can be.
@@ -54,6 +56,8 @@ pub(crate) struct Gate {
     queue: Mutex<Queue>,
     /// The most that may wait.
     capacity: usize,
+    /// Wakers that panicked.
+    wakers: Contained,
 }
 
 #[derive(Debug)]
@@ -81,6 +85,7 @@ impl Gate {
                 next: 0,
             }),
             capacity,
+            wakers: Contained::default(),
         }
     }
 
@@ -135,6 +140,8 @@ impl Gate {
         if !known.will_wake(&latest) {
             std::mem::swap(known, &mut latest);
         }
+        drop(queue);
+        self.wakers.run(|| drop(latest));
         Poll::Pending
     }
 
@@ -148,7 +155,13 @@ impl Gate {
             self.word.fetch_and(!QUEUED, Ordering::Relaxed);
         }
         drop(queue);
-        waker.is_none()
+        match waker {
+            Some(waker) => {
+                self.wakers.run(|| drop(waker));
+                false
+            }
+            None => true,
+        }
     }
 
     /// Gives a permit back: one subtraction when nobody waits.
@@ -189,6 +202,11 @@ impl Gate {
         self.queue.lock().waiting.len()
     }
 
+    /// How often a waker panicked.
+    pub(crate) fn waker_panics(&self) -> u64 {
+        self.wakers.panics()
+    }
+
     /// Grants free permits to the front of the queue.
     #[cold]
     fn hand_over(&self) {
@@ -210,7 +228,7 @@ impl Gate {
         }
         drop(queue);
         for (_, waker) in granted {
-            waker.wake();
+            self.wakers.run(|| waker.wake());
         }
     }
 

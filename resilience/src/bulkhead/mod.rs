@@ -28,6 +28,8 @@
 //!   was granted to it, before it noticed, passes the permit on; a permit that is dropped, by a panic
 //!   too, comes back. A future that has completed holds nothing.
 //! - B4, who won: a wait that times out at the moment a permit is granted returns the permit.
+//! - B5, code of others: a waker, recorder or subscriber that panics is counted, and changes nothing
+//!   for anybody else.
 
 mod acquire;
 mod error;
@@ -50,6 +52,8 @@ pub use error::{Full, WaitError};
 pub use permit::{OwnedPermit, Permit};
 
 pub(crate) use gate::MAX_PERMITS;
+
+use crate::contain::Contained;
 
 use gate::Gate;
 use meters::Meters;
@@ -235,7 +239,10 @@ impl Bulkhead {
     /// ```
     pub fn resize(&self, permits: usize) {
         self.shared.gate.resize(permits);
-        self.shared.meters.permits(self.permits());
+        let permits = self.permits();
+        self.shared
+            .observers
+            .run(|| self.shared.meters.permits(permits));
     }
 
     /// The name it was given, `"bulkhead"` without one.
@@ -285,6 +292,7 @@ impl Bulkhead {
             rejected: read(&totals.rejected),
             timed_out: read(&totals.timed_out),
             cancelled: read(&totals.cancelled),
+            contained_panics: self.shared.gate.waker_panics() + self.shared.observers.panics(),
         }
     }
 }
@@ -318,6 +326,9 @@ pub struct BulkheadStats {
     pub timed_out: u64,
     /// Futures dropped while they waited, or with a permit that they had not noticed.
     pub cancelled: u64,
+    /// How often a waker, the metrics recorder or the tracing subscriber panicked. That ends there:
+    /// whoever was granted a permit is woken all the same.
+    pub contained_panics: u64,
 }
 
 /// The choices of a [`Bulkhead`].
@@ -363,6 +374,7 @@ impl BulkheadBuilder {
             name: self.name.map(String::into_boxed_str),
             totals: Totals::default(),
             meters,
+            observers: Contained::default(),
         };
         let shared = Arc::new(shared);
         shared.meters.permits(shared.gate.permits());
@@ -382,6 +394,8 @@ struct Shared {
     name: Option<Box<str>>,
     totals: Totals,
     meters: Meters,
+    /// What is told to the metrics recorder and the tracing subscriber goes through this.
+    observers: Contained,
 }
 
 /// Relaxed throughout: they are only read as figures.
@@ -425,10 +439,12 @@ impl Shared {
     #[cold]
     fn full(&self, queue: usize) -> Full {
         self.totals.rejected.fetch_add(1, Ordering::Relaxed);
-        self.meters.refused("full");
         let permits = self.gate.permits();
-        #[cfg(feature = "tracing")]
-        tracing::debug!(bulkhead = self.name.as_deref(), permits, "bulkhead full");
+        self.observers.run(|| {
+            self.meters.refused("full");
+            #[cfg(feature = "tracing")]
+            tracing::debug!(bulkhead = self.name.as_deref(), permits, "bulkhead full");
+        });
         Full { permits, queue }
     }
 
@@ -436,25 +452,27 @@ impl Shared {
     #[cold]
     fn timed_out(&self, limit: Duration) -> WaitError {
         self.totals.timed_out.fetch_add(1, Ordering::Relaxed);
-        self.meters.refused("timed_out");
-        #[cfg(feature = "tracing")]
-        tracing::debug!(
-            bulkhead = self.name.as_deref(),
-            ?limit,
-            "bulkhead wait timed out"
-        );
+        self.observers.run(|| {
+            self.meters.refused("timed_out");
+            #[cfg(feature = "tracing")]
+            tracing::debug!(
+                bulkhead = self.name.as_deref(),
+                ?limit,
+                "bulkhead wait timed out"
+            );
+        });
         WaitError::TimedOut(limit)
     }
 
     fn waited(&self) {
         self.totals.waited.fetch_add(1, Ordering::Relaxed);
-        self.meters.waited();
+        self.observers.run(|| self.meters.waited());
     }
 
     #[cold]
     fn cancelled(&self) {
         self.totals.cancelled.fetch_add(1, Ordering::Relaxed);
-        self.meters.refused("cancelled");
+        self.observers.run(|| self.meters.refused("cancelled"));
     }
 }
 
