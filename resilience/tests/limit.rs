@@ -185,8 +185,10 @@ fn a_limiter_may_use_its_limit() {
     let limit = AdaptiveLimit::builder(reentrant.clone()).build().unwrap();
     *reentrant.0.lock().unwrap() = Some(limit.clone());
     limit.try_acquire().unwrap().success();
-    // Each run left one sample for the next.
-    assert_eq!((limit.limit(), limit.stats().good), (23, 3));
+    // Each run left one sample for the next, the second of a call to the next call.
+    assert_eq!((limit.limit(), limit.stats().good), (22, 3));
+    limit.try_acquire().unwrap().success();
+    assert_eq!((limit.limit(), limit.stats().good), (23, 4));
     *reentrant.0.lock().unwrap() = None;
 }
 
@@ -284,4 +286,31 @@ fn stress_no_sample_is_lost() {
     let counts = counts.0.lock().unwrap();
     assert!((1..=20_001).contains(&counts.0));
     assert_eq!(counts.1, 1);
+}
+
+#[test]
+fn a_call_runs_the_limiter_twice_at_most() {
+    /// While it looks at a call another one ends, again and again.
+    struct Busy(Arc<Mutex<(usize, Option<AdaptiveLimit>)>>);
+
+    impl Limiter for Busy {
+        fn update(&mut self, limit: f64, _sample: &Sample) -> f64 {
+            let (runs, other) = &mut *self.0.lock().unwrap();
+            *runs += 1;
+            assert!(*runs < 100, "the call is held");
+            other.as_ref().unwrap().try_acquire().unwrap().success();
+            limit
+        }
+    }
+
+    let state = Arc::new(Mutex::new((0, None)));
+    let limit = AdaptiveLimit::builder(Busy(state.clone())).build().unwrap();
+    state.lock().unwrap().1 = Some(limit.clone());
+    limit.try_acquire().unwrap().success();
+    assert_eq!(state.lock().unwrap().0, 2);
+    // What was left is shown with the next.
+    limit.try_acquire().unwrap().success();
+    assert_eq!(state.lock().unwrap().0, 4);
+    assert_eq!(limit.stats().limiter_panics, 0);
+    state.lock().unwrap().1 = None;
 }

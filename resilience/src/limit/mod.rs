@@ -32,6 +32,8 @@
 //!   whatever the limiter says.
 //! - L3, one at a time: a limiter sees each sample once, in no particular order, never two at the same
 //!   time, outside every lock. If it panics it is counted, and the limit stays where it was.
+//! - L4, bounded: the call that runs the limiter runs it at most twice, the second time for all that
+//!   ended meanwhile, together. What ends during that waits for the next call that ends.
 
 mod aimd;
 mod gathered;
@@ -41,13 +43,13 @@ mod permit;
 mod vegas;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wheelhouse_wheel::{Clock, SystemClock};
 
+use crate::contain::Contained;
 use crate::sync::Mutex;
 use crate::{BuildError, Bulkhead};
 
@@ -154,7 +156,8 @@ impl AdaptiveLimit {
             good: read(&totals.good),
             dropped: read(&totals.dropped),
             rejected: self.shared.places.stats().rejected,
-            limiter_panics: read(&totals.panics),
+            limiter_panics: totals.limiter.panics(),
+            observer_panics: totals.observers.panics(),
         }
     }
 }
@@ -196,6 +199,8 @@ pub struct LimitStats {
     pub rejected: u64,
     /// How often the limiter panicked.
     pub limiter_panics: u64,
+    /// How often the metrics recorder or the tracing subscriber panicked. That ends there.
+    pub observer_panics: u64,
 }
 
 /// The choices of an [`AdaptiveLimit`].
@@ -328,12 +333,16 @@ struct Rule {
     limit: f64,
 }
 
+/// How often one call runs the limiter at most.
+const RUNS: usize = 2;
+
 /// Relaxed throughout: they are only read as figures.
 #[derive(Debug, Default)]
 struct Totals {
     good: AtomicU64,
     dropped: AtomicU64,
-    panics: AtomicU64,
+    limiter: Contained,
+    observers: Contained,
 }
 
 impl Shared {
@@ -346,41 +355,79 @@ impl Shared {
         counter.fetch_add(1, Ordering::Relaxed);
         let mut learning = self.learning.lock();
         learning.gathered.add(sample, now);
-        // Once more after each run, for what came meanwhile.
-        while learning.rule.is_some()
-            && let Some(sample) = learning.gathered.take_ripe(now)
-            && let Some(mut rule) = learning.rule.take()
-        {
+        // Once more after a run, for what came meanwhile; not for ever, since a call waits (L4).
+        for _ in 0..RUNS {
+            let Some(running) = Running::begin(self, &mut learning, now) else {
+                return;
+            };
             drop(learning);
-            self.apply(&mut rule, &sample);
+            running.run();
             learning = self.learning.lock();
-            learning.rule = Some(rule);
         }
     }
 
+    /// Shows `sample` to the limiter, and moves the limit as it says.
     fn apply(&self, rule: &mut Rule, sample: &Sample) {
         let Rule { limiter, limit } = rule;
         let before = *limit;
         // The limiter is not looked into: what it makes of its own state after a panic is up to it.
-        match catch_unwind(AssertUnwindSafe(|| limiter.update(before, sample))) {
-            Ok(next) if next.is_nan() => {}
-            Ok(next) => *limit = next.clamp(self.min, self.max),
-            Err(_) => {
-                self.totals.panics.fetch_add(1, Ordering::Relaxed);
+        match self.totals.limiter.run(|| limiter.update(before, sample)) {
+            Some(next) if next.is_nan() => {}
+            Some(next) => *limit = next.clamp(self.min, self.max),
+            None => self.tell(|| {
                 #[cfg(feature = "tracing")]
                 tracing::error!(limit = self.places.name(), "limiter panicked");
-            }
+            }),
         }
         if limit.floor() != before.floor() {
             self.places.resize(*limit as usize);
-            #[cfg(feature = "tracing")]
-            tracing::debug!(
-                limit = self.places.name(),
-                before,
-                now = *limit,
-                "limit moved"
-            );
+            self.tell(|| {
+                #[cfg(feature = "tracing")]
+                tracing::debug!(
+                    limit = self.places.name(),
+                    before,
+                    now = *limit,
+                    "limit moved"
+                );
+            });
         }
+    }
+
+    /// Runs what tells others.
+    fn tell(&self, what: impl FnOnce()) {
+        self.totals.observers.run(what);
+    }
+}
+
+/// The rule, taken out to be run. It is put back whatever happens meanwhile.
+struct Running<'a> {
+    shared: &'a Shared,
+    rule: Option<Rule>,
+    sample: Sample,
+}
+
+impl<'a> Running<'a> {
+    /// If nobody else runs it, and there is something to show it.
+    fn begin(shared: &'a Shared, learning: &mut Learning, now: Instant) -> Option<Self> {
+        learning.rule.as_ref()?;
+        let sample = learning.gathered.take_ripe(now)?;
+        Some(Running {
+            shared,
+            rule: learning.rule.take(),
+            sample,
+        })
+    }
+
+    fn run(mut self) {
+        if let Some(rule) = &mut self.rule {
+            self.shared.apply(rule, &self.sample);
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.shared.learning.lock().rule = self.rule.take();
     }
 }
 
