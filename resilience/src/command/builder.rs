@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wheelhouse_wheel::{Clock, TokioClock};
 
+use crate::contain::Contained;
 use crate::{Breaker, BuildError, Bulkhead, Closing, Trip};
 
 use super::blocking::Abandoned;
@@ -146,7 +147,8 @@ impl CommandBuilder {
                 latency: Latency::new(now)?,
                 meters: Meters::new(&name),
                 hook,
-                hook_panics: Default::default(),
+                hooks: Contained::default(),
+                observers: Contained::default(),
             },
             abandoned: Arc::new(Abandoned::default()),
             settings,

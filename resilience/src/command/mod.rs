@@ -291,6 +291,8 @@ pub struct CommandStats {
     pub total: LatencySummary,
     /// How often the hook panicked.
     pub hook_panics: u64,
+    /// How often the metrics recorder or the tracing subscriber panicked. That ends there.
+    pub observer_panics: u64,
 }
 
 /// As they were built, for the dashboard.
@@ -327,7 +329,8 @@ impl Shared {
             abandoned_running: self.abandoned.running.load(Ordering::Relaxed),
             execution,
             total,
-            hook_panics: self.record.hook_panics.load(Ordering::Relaxed),
+            hook_panics: self.record.hooks.panics(),
+            observer_panics: self.record.observers.panics(),
         }
     }
 }

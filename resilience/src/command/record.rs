@@ -1,9 +1,8 @@
 //! What a command writes down of its calls, and that each is written down once: [`Ending`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tokio::time::Instant;
+
+use crate::contain::Contained;
 
 use super::Shared;
 use super::event::{CommandEvent, Event, Tally};
@@ -18,8 +17,9 @@ pub(super) struct Record {
     pub(super) latency: Latency,
     pub(super) meters: Meters,
     pub(super) hook: Option<Box<Hook>>,
-    /// Relaxed: only read as a figure.
-    pub(super) hook_panics: AtomicU64,
+    pub(super) hooks: Contained,
+    /// The metrics recorder and the tracing subscriber.
+    pub(super) observers: Contained,
 }
 
 /// Something that will end: a call, or its fallback. Dropped before it was said how, it has panicked
@@ -64,11 +64,14 @@ impl<'a> Ending<'a> {
         let elapsed = now.saturating_duration_since(self.began);
         let (name, record) = (&*self.shared.name, &self.shared.record);
         record.tally.add(event, now.into_std());
-        record.meters.happened(event, elapsed);
-        #[cfg(feature = "tracing")]
-        if event != Event::Success {
-            tracing::debug!(command = name, event = event.name(), ?elapsed, "command");
-        }
+        // Contained, as the hook is, since this may run while another panic unwinds.
+        record.observers.run(|| {
+            record.meters.happened(event, elapsed);
+            #[cfg(feature = "tracing")]
+            if event != Event::Success {
+                tracing::debug!(command = name, event = event.name(), ?elapsed, "command");
+            }
+        });
         let Some(hook) = &record.hook else {
             return now;
         };
@@ -77,11 +80,11 @@ impl<'a> Ending<'a> {
             event,
             elapsed,
         };
-        // Contained, since this may run while another panic unwinds.
-        if catch_unwind(AssertUnwindSafe(|| hook(&told))).is_err() {
-            record.hook_panics.fetch_add(1, Ordering::Relaxed);
-            #[cfg(feature = "tracing")]
-            tracing::error!(command = name, event = event.name(), "hook panicked");
+        if record.hooks.run(|| hook(&told)).is_none() {
+            record.observers.run(|| {
+                #[cfg(feature = "tracing")]
+                tracing::error!(command = name, event = event.name(), "hook panicked");
+            });
         }
         now
     }
