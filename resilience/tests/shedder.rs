@@ -611,6 +611,53 @@ fn a_sampler_samples_until_it_is_dropped() {
     drop(sampler);
 }
 
+#[test]
+fn a_sampler_whose_thread_dies_leaves_the_samples_to_the_calls() {
+    /// Panics when the sampler's thread asks.
+    struct Selective(ManualClock, Arc<AtomicUsize>);
+
+    impl Clock for Selective {
+        fn now(&self) -> Instant {
+            if thread::current().name() == Some("wheelhouse-sampler") {
+                self.1.fetch_add(1, Ordering::SeqCst);
+                panic!("on purpose");
+            }
+            self.0.now()
+        }
+    }
+
+    let (clock, panics) = (ManualClock::new(), Arc::new(AtomicUsize::new(0)));
+    let samples = Arc::new(AtomicUsize::new(0));
+    let counted = samples.clone();
+    let built = Shedder::builder()
+        .clock(Selective(clock.clone(), panics.clone()))
+        .cpu(move |_: Instant| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Some(0.5)
+        })
+        .build();
+    let shedder = built.unwrap();
+    let _sampler = shedder.start_sampler().unwrap();
+    let patience = Instant::now() + 60 * SECOND;
+    // Beside a driver calls step in a period late: two samples in a row on time are without one.
+    let mut on_time = 0;
+    while on_time < 2 {
+        assert!(
+            Instant::now() < patience,
+            "calls leave it to a thread that is gone"
+        );
+        thread::yield_now();
+        let has_died = panics.load(Ordering::SeqCst) > 0;
+        let before = samples.load(Ordering::Relaxed);
+        clock.advance(250 * MILLI);
+        drop(shedder.try_acquire(Priority::Normal));
+        match has_died && samples.load(Ordering::Relaxed) > before {
+            true => on_time += 1,
+            false => on_time = 0,
+        }
+    }
+}
+
 fn reach_by_calls(shedder: &Shedder, samples: &AtomicUsize, count: usize) {
     let patience = Instant::now() + 60 * SECOND;
     while samples.load(Ordering::Relaxed) < count {

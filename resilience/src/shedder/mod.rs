@@ -31,6 +31,7 @@ use crossbeam_utils::CachePadded;
 use wheelhouse_wheel::Clock;
 
 use crate::BuildError;
+use crate::contain::Contained;
 use flight::Flight;
 use heat::Heat;
 use sustainable::Sustainable;
@@ -104,6 +105,8 @@ struct Inner {
     flight: Flight,
     sustainable: Sustainable,
     shed: CachePadded<[AtomicU64; Priority::COUNT]>,
+    /// What is told to the metrics recorder and the tracing subscriber goes through this.
+    observers: Contained,
     #[cfg(feature = "metrics")]
     meters: stats::Meters,
 }
@@ -173,6 +176,7 @@ impl Shedder {
             flight: Flight::new(),
             sustainable,
             shed: CachePadded::default(),
+            observers: Contained::default(),
         };
         Ok(Shedder {
             inner: Arc::new(inner),
@@ -277,6 +281,7 @@ impl Shedder {
             // Relaxed: counts that are only shown.
             shed: std::array::from_fn(|index| inner.shed[index].load(Relaxed)),
             failed_samples: inner.heat.failed(),
+            observer_panics: inner.observers.panics(),
         }
     }
 }
@@ -307,10 +312,10 @@ impl Drop for Promise {
             .flight
             .end(self.priority, self.latency_nanos.is_some());
         #[cfg(feature = "metrics")]
-        match self.latency_nanos {
+        inner.observers.run(|| match self.latency_nanos {
             Some(latency) => inner.meters.passed(latency),
             None => inner.meters.failed(),
-        }
+        });
     }
 }
 
@@ -319,9 +324,18 @@ impl Inner {
         let Some(sample) = self.heat.sample(now, nanos) else {
             return false;
         };
-        #[cfg(feature = "metrics")]
-        self.meters.sampled(sample.cpu, self.flight.all());
-        #[cfg(feature = "tracing")]
+        self.observers.run(|| {
+            #[cfg(feature = "metrics")]
+            self.meters.sampled(sample.cpu, self.flight.all());
+            #[cfg(feature = "tracing")]
+            self.trace(&sample);
+            let _ = sample;
+        });
+        true
+    }
+
+    #[cfg(feature = "tracing")]
+    fn trace(&self, sample: &heat::Sample) {
         match sample.turned {
             Some(true) => {
                 let (cpu, in_flight) = (sample.cpu, self.flight.all());
@@ -332,8 +346,6 @@ impl Inner {
             }
             None => {}
         }
-        let _ = sample;
-        true
     }
 
     fn max_in_flight(&self, now: Instant, nanos: u64) -> f64 {
@@ -362,7 +374,7 @@ impl Inner {
         // Relaxed: a count that is only shown.
         self.shed[priority as usize].fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
-        self.meters.shed(priority);
+        self.observers.run(|| self.meters.shed(priority));
     }
 }
 

@@ -32,9 +32,7 @@ impl Sampler {
 }
 
 fn run(weak: &Weak<Inner>, stop: &AtomicBool, period: Duration) {
-    if let Some(inner) = weak.upgrade() {
-        inner.heat.driver_begins();
-    }
+    let _driving = Driving::begin(weak);
     // Relaxed: the unpark that follows the store publishes it.
     while !stop.load(Ordering::Relaxed)
         && let Some(inner) = weak.upgrade()
@@ -43,8 +41,26 @@ fn run(weak: &Weak<Inner>, stop: &AtomicBool, period: Duration) {
         // An early return only makes one more round, in which nothing is due.
         thread::park_timeout(period);
     }
-    if let Some(inner) = weak.upgrade() {
-        inner.heat.driver_ends();
+}
+
+/// Calls leave the samples to this thread as long as this is there, however the thread ends: the
+/// shedder's clock is code of its user's, and may panic.
+struct Driving<'a>(&'a Weak<Inner>);
+
+impl<'a> Driving<'a> {
+    fn begin(weak: &'a Weak<Inner>) -> Self {
+        if let Some(inner) = weak.upgrade() {
+            inner.heat.driver_begins();
+        }
+        Driving(weak)
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.heat.driver_ends();
+        }
     }
 }
 
@@ -54,7 +70,8 @@ impl Drop for Sampler {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It contains the panics of the source, and is quick about its last round.
+            // It contains the panics of the source, and is quick about its last round. Should the
+            // clock have panicked there, that was reported by the panic hook.
             let _ = thread.join();
         }
     }

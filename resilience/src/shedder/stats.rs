@@ -25,6 +25,8 @@ pub struct ShedderStats {
     pub shed: [u64; Priority::COUNT],
     /// Samples of the processor usage that did not come about because the source panicked.
     pub failed_samples: u64,
+    /// How often the metrics recorder or the tracing subscriber panicked. That ends there.
+    pub observer_panics: u64,
 }
 
 impl ShedderStats {
