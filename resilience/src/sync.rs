@@ -3,20 +3,20 @@
 //!
 //! | item | real | model |
 //! |---|---|---|
-//! | atomics | `std` | `loom` |
+//! | atomics, `fence` | `std` | `loom` |
 //! | [`Mutex`] | `parking_lot` | `loom`, in `parking_lot`'s clothes |
 
 #[cfg(not(wheelhouse_loom))]
 mod real {
     pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
 #[cfg(wheelhouse_loom)]
 mod model {
     use std::ops::{Deref, DerefMut};
 
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

@@ -118,6 +118,71 @@ fn forced_states_go_before_the_rule() {
     }
 }
 
+/// Calls in flight when a throttle is forced open end without a verdict. Were they taken for calls
+/// that hang, a silence after the next ones would give a healthy backend up.
+#[test]
+fn calls_in_flight_over_a_forced_state_do_not_hang() {
+    let clock = ManualClock::new();
+    let breaker = throttle(ThrottleMode::Adaptive, &clock).build().unwrap();
+    let serve = |calls| {
+        for _ in 0..calls {
+            clock.advance(Duration::from_millis(1));
+            breaker.try_acquire().unwrap().success();
+        }
+    };
+    for forced in [Breaker::force_open, Breaker::disable, Breaker::metrics_only] {
+        serve(1000);
+        let held: Vec<_> = (0..100).map(|_| breaker.try_acquire().unwrap()).collect();
+        forced(&breaker);
+        for (call, permit) in held.into_iter().enumerate() {
+            match call % 3 {
+                0 => assert_eq!(permit.settle(Verdict::Success), Settled::Stale),
+                1 => assert_eq!(permit.settle(Verdict::Failure), Settled::Stale),
+                _ => drop(permit),
+            }
+        }
+        breaker.reset();
+        serve(1000);
+        // A second without a call, but for a few that take as long.
+        for _ in 0..8 {
+            clock.advance(Duration::from_millis(250));
+            let slow: Vec<_> = (0..2).map(|_| breaker.try_acquire().unwrap()).collect();
+            assert_eq!(breaker.rejection_probability(), 0.0);
+            drop(slow);
+        }
+        // Calls of before the reset are over as well.
+        let held: Vec<_> = (0..100).map(|_| breaker.try_acquire().unwrap()).collect();
+        breaker.reset();
+        drop(held);
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(breaker.rejection_probability(), 0.0);
+    }
+}
+
+/// Forced to do nothing but count, a throttle learns what it would reject.
+#[test]
+fn metrics_only_feeds_the_window() {
+    for mode in MODES {
+        let clock = ManualClock::new();
+        let breaker = throttle(mode, &clock).build().unwrap();
+        breaker.metrics_only();
+        for _ in 0..200 {
+            clock.advance(Duration::from_millis(1));
+            breaker.try_acquire().unwrap().failure();
+        }
+        assert!(breaker.rejection_probability() > 0.9, "{mode:?}");
+        for _ in 0..2000 {
+            clock.advance(Duration::from_millis(1));
+            breaker.try_acquire().unwrap().success();
+        }
+        assert_eq!(breaker.rejection_probability(), 0.0, "{mode:?}");
+        let stats = breaker.stats();
+        let counts = (stats.successes, stats.failures, stats.rejected);
+        assert_eq!(counts, (2000, 200, 0), "{mode:?}");
+        assert_eq!(breaker.state(), State::MetricsOnly);
+    }
+}
+
 /// The probe budget of a dead backend: one a second, and permits say that they are probes.
 #[test]
 fn dead_backend_gets_a_probe_a_second() {

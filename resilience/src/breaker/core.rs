@@ -99,6 +99,10 @@ impl Ticket {
         self.word.mode() == Mode::HalfOpen
     }
 
+    fn is_throttled(&self) -> bool {
+        matches!(self.word.mode(), Mode::Closed | Mode::MetricsOnly)
+    }
+
     pub(super) fn lease(&self) -> u64 {
         self.mark
     }
@@ -231,14 +235,34 @@ impl Core {
             Mode::HalfOpen => self.admit_at_gate(self.clock.nanos()),
             Mode::Ramp => self.admit_in_ramp(word, self.clock.nanos()),
             Mode::Closed => self.admit_closed(word, true),
-            Mode::ForcedClosed | Mode::Disabled | Mode::MetricsOnly => {
-                self.admit_closed(word, false)
-            }
+            Mode::MetricsOnly => self.admit_observed(word),
+            Mode::ForcedClosed | Mode::Disabled => self.admit_closed(word, false),
         };
         if admitted.is_err() {
             self.tally.rejected();
         }
         admitted
+    }
+
+    /// A throttle counts the beginning of a call too.
+    fn admit_observed(&self, word: Word) -> Result<Ticket, Rejected> {
+        let ticket = self.admit_closed(word, false)?;
+        let Admission::Throttle(throttle) = &self.admission else {
+            return Ok(ticket);
+        };
+        let throttled = throttle.observe(|| self.clock.nanos()).pack();
+        Ok(Ticket {
+            throttled,
+            ..ticket
+        })
+    }
+
+    /// The throttle that has counted the beginning of this call, if one has.
+    fn throttle_of(&self, ticket: &Ticket) -> Option<&Throttle> {
+        match &self.admission {
+            Admission::Throttle(throttle) if ticket.is_throttled() => Some(throttle),
+            _ => None,
+        }
     }
 
     /// The rejection of every call at present, if there is one: it is open, and not half-open yet.
@@ -329,8 +353,15 @@ impl Core {
             return self.settle_probe(ticket, verdict);
         }
         let word = self.load();
+        let throttle = self.throttle_of(&ticket);
         if word.generation() != ticket.word.generation() {
+            if let Some(throttle) = throttle {
+                throttle.abandon();
+            }
             return self.stale();
+        }
+        if let Some(throttle) = throttle {
+            return self.settle_throttled(throttle, ticket, verdict);
         }
         let slow = verdict != Verdict::Ignored && self.is_slow(ticket.mark);
         match word.mode() {
@@ -355,7 +386,7 @@ impl Core {
     fn settle_throttled(&self, throttle: &Throttle, ticket: Ticket, verdict: Verdict) -> Settled {
         let ticket = throttle::Ticket::unpack(ticket.throttled);
         let now = || self.clock.nanos();
-        if !throttle.settle(&ticket, verdict.into(), now) {
+        if !throttle.settle(&ticket, verdict, now) {
             return self.stale();
         }
         if verdict == Verdict::Ignored || !throttle.counts() {
@@ -423,12 +454,14 @@ impl Core {
         self.leave_place();
         if ticket.is_leased() {
             self.return_lease(ticket);
-        } else if let Admission::Throttle(throttle) = &self.admission
-            && self.load().generation() == ticket.word.generation()
-        {
-            let ticket = throttle::Ticket::unpack(ticket.throttled);
-            let now = || self.clock.nanos();
-            throttle.settle(&ticket, throttle::Ending::Ignored, now);
+        } else if let Some(throttle) = self.throttle_of(&ticket) {
+            match self.load().generation() == ticket.word.generation() {
+                true => {
+                    let ticket = throttle::Ticket::unpack(ticket.throttled);
+                    throttle.settle(&ticket, Verdict::Ignored, || self.clock.nanos());
+                }
+                false => throttle.abandon(),
+            }
         }
     }
 
@@ -446,7 +479,7 @@ impl Core {
     pub(super) fn rejection_probability(&self) -> f64 {
         let word = self.load();
         match (&self.admission, word.mode(), self.state()) {
-            (Admission::Throttle(throttle), Mode::Closed, _) => {
+            (Admission::Throttle(throttle), Mode::Closed | Mode::MetricsOnly, _) => {
                 throttle.probability(self.clock.nanos())
             }
             (_, _, State::Open | State::ForcedOpen) => 1.0,

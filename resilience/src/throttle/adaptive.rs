@@ -51,13 +51,14 @@ use std::time::Duration;
 
 use wheelhouse_collection::Probability;
 
+use crate::Verdict;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 use super::book::Book;
 use super::gate::{Gate, Mode};
 use super::lanes::{Lane, Lanes};
 use super::probes::Probes;
-use super::{Decision, Ending, Settings, Ticket, Totals};
+use super::{Decision, Settings, Ticket, Totals};
 
 /// The most that the ratio rejects, so that it goes on learning.
 const MOST: f64 = 0.9;
@@ -127,6 +128,14 @@ impl Adaptive {
         (Decision::Admit, gate.epoch())
     }
 
+    /// Counts the beginning of a call that goes anyway, and returns the epoch.
+    pub(super) fn observe(&self, now: impl FnOnce() -> u64) -> u64 {
+        if self.lanes.mine().start().is_multiple_of(LOOK_EVERY) {
+            self.look(now());
+        }
+        self.gate.load().epoch()
+    }
+
     #[cold]
     #[inline(never)]
     fn admit_some(&self, lane: &Lane, now: u64) -> (Decision, u64) {
@@ -162,22 +171,22 @@ impl Adaptive {
     pub(super) fn settle(
         &self,
         ticket: &Ticket,
-        ending: Ending,
+        verdict: Verdict,
         now: impl FnOnce() -> u64,
     ) -> bool {
         let lane = self.lanes.mine();
         let gate = self.gate.load();
         if gate.epoch() != ticket.epoch {
-            return self.settle_late(lane, ending, now);
+            return self.settle_late(lane, verdict, now);
         }
-        match ending {
-            Ending::Success => {
+        match verdict {
+            Verdict::Success => {
                 lane.succeed();
                 if gate.wants_successes() {
                     self.recover(ticket, now());
                 }
             }
-            Ending::Failure => {
+            Verdict::Failure => {
                 let run = lane.fail();
                 let now = now();
                 self.look(now);
@@ -185,22 +194,27 @@ impl Adaptive {
                     self.doubt(ticket, run, now);
                 }
             }
-            Ending::Ignored => lane.ignore(),
+            Verdict::Ignored => lane.ignore(),
         }
         true
     }
 
     /// A call from before the backend was given up (I1).
     #[cold]
-    fn settle_late(&self, lane: &Lane, ending: Ending, now: impl FnOnce() -> u64) -> bool {
+    fn settle_late(&self, lane: &Lane, verdict: Verdict, now: impl FnOnce() -> u64) -> bool {
         lane.outlive();
-        if ending == Ending::Success {
+        if verdict == Verdict::Success {
             let mut book = self.book.lock();
             if self.gate.load().mode() == Mode::GivenUp && book.hung {
                 self.begin_ramp(&mut book, now());
             }
         }
         false
+    }
+
+    /// A call has ended that says nothing any more.
+    pub(super) fn abandon(&self) {
+        self.lanes.mine().outlive();
     }
 
     /// What a success changes while the backend is in doubt, given up or recovering.

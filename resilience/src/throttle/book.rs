@@ -65,7 +65,7 @@ pub(super) struct Book {
 
 /// What the window says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct Seen {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
     /// Nothing has succeeded for a while, and as many calls are overdue as would be given up on had
@@ -91,7 +91,7 @@ impl Book {
 
     /// Takes note of `passed` edges, at least one, the last of which was just now. What nobody has
     /// looked at since the edge before them counts as if it had just happened.
-    pub(super) fn turn(&mut self, passed: u64, totals: &Totals) -> Verdict {
+    pub(super) fn turn(&mut self, passed: u64, totals: &Totals) -> Seen {
         let before = self.edges[self.newest];
         let now = Snapshot::of(totals);
         for left in (0..passed.min(self.edges.len() as u64)).rev() {
@@ -104,7 +104,7 @@ impl Book {
         }
         let (succeeded, failed) = self.window(totals);
         self.limit = self.limit_for(succeeded, failed.saturating_sub(self.run));
-        Verdict {
+        Seen {
             succeeded,
             failed,
             hangs: self.hangs(&now),
@@ -121,11 +121,12 @@ impl Book {
         )
     }
 
-    /// Forgets what was before: the window begins now.
+    /// Forgets what was before: the window begins now, and how long calls take is to be learnt anew.
     pub(super) fn cut(&mut self, totals: &Totals) {
         self.edges[self.newest] = Snapshot::of(totals);
         self.known = 1;
         self.run = 0;
+        self.load = None;
     }
 
     /// A run that a backend which fails with the rate of the window shows with a chance of

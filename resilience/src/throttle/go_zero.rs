@@ -20,7 +20,7 @@ use wheelhouse_collection::{Bucket, Probability, RollingWindow};
 use crate::sync::{AtomicU64, Ordering};
 
 use super::ratio::{edge_after, reject_with};
-use super::slack::Slack;
+use super::slack::{Look, Slack};
 use super::{Decision, Settings};
 
 const LEAST_WEIGHT: f64 = 1.1;
@@ -106,8 +106,8 @@ impl GoZero {
     }
 
     fn look(&self, now: u64) -> Decision {
-        let before = self.slack.before();
-        let (excess, total, working) = self.excess(now, before);
+        let look = self.slack.look();
+        let (excess, total, working) = self.excess(now, Some(look));
         if excess <= 0.0 {
             return Decision::Admit;
         }
@@ -135,8 +135,8 @@ impl GoZero {
         decision
     }
 
-    /// The excess, the total and the working run.
-    fn excess(&self, now: u64, before: super::slack::Before) -> (f64, f64, u64) {
+    /// The excess, the total and the working run. A look publishes the slack that it finds.
+    fn excess(&self, now: u64, look: Option<Look>) -> (f64, f64, u64) {
         let finished = self.finished.snapshot_at_nanos(now);
         let accepts = finished.successes as f64;
         let total = (finished.successes + finished.failures + finished.rejections) as f64;
@@ -144,8 +144,7 @@ impl GoZero {
         // With the least weight: then it is none with any.
         if finished.failures == 0 && excess(LEAST_WEIGHT) <= 0.0 {
             let slack = -excess(LEAST_WEIGHT);
-            self.slack
-                .renew(before, slack, edge_after(now, self.bucket));
+            self.renew(look, slack, now);
             return (-slack, total, 0);
         }
         let bucket = self.finished_bucket(now);
@@ -153,8 +152,7 @@ impl GoZero {
         // The bucket of now may join the failing run, and no more can happen to the run in it.
         let slack = -excess(self.weight(failing + 1));
         if slack >= 0.0 {
-            self.slack
-                .renew(before, slack, edge_after(now, self.bucket));
+            self.renew(look, slack, now);
         }
         let (failing, working) = self.marks.join(now, failing, working);
         let working = working.min(self.buckets);
@@ -163,6 +161,12 @@ impl GoZero {
             total,
             working,
         )
+    }
+
+    fn renew(&self, look: Option<Look>, slack: f64, now: u64) {
+        if let Some(look) = look {
+            self.slack.renew(look, slack, edge_after(now, self.bucket));
+        }
     }
 
     fn weight(&self, failing: u64) -> f64 {
@@ -202,14 +206,14 @@ impl GoZero {
     }
 
     pub(super) fn probability(&self, now: u64) -> f64 {
-        let (excess, total, working) = self.excess(now, self.slack.before());
+        let (excess, total, working) = self.excess(now, None);
         let left = (self.buckets - working) as f64 / self.buckets as f64;
         (excess / (total + 1.0)).max(0.0) * left
     }
 
     pub(super) fn clear(&self) {
-        self.slack.clear();
         self.finished.clear();
+        self.slack.clear();
         self.runs.clear();
         self.marks.clear();
         // Relaxed: as in `look`.

@@ -32,8 +32,7 @@ use crate::Verdict;
 use crate::breaker::{Reason, Rejected};
 
 use adaptive::Adaptive;
-use go_zero::GoZero;
-use ratio::{GoZero2022, Sre};
+use ratio::Ratio;
 
 /// What is built from: checked by the builder.
 #[derive(Debug, Clone)]
@@ -50,9 +49,7 @@ pub(crate) struct Settings {
 /// One of the modes.
 #[derive(Debug)]
 pub(crate) enum Throttle {
-    Sre(Sre),
-    GoZero2022(GoZero2022),
-    GoZero(GoZero),
+    Ratio(Ratio),
     Adaptive(Adaptive),
 }
 
@@ -62,14 +59,6 @@ enum Decision {
     /// Admitted by the probe budget.
     Probe,
     Reject,
-}
-
-/// How a call ended; cancelled ones are ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Success,
-    Failure,
-    Ignored,
 }
 
 /// What an admitted call keeps until it ends.
@@ -96,10 +85,8 @@ impl Throttle {
     /// `start` is the instant that time counts from.
     pub(crate) fn new(settings: &Settings, start: Instant) -> Self {
         match settings.mode {
-            ThrottleMode::Sre => Throttle::Sre(Sre::new(settings, start)),
-            ThrottleMode::GoZero2022 => Throttle::GoZero2022(GoZero2022::new(settings, start)),
-            ThrottleMode::GoZero => Throttle::GoZero(GoZero::new(settings, start)),
             ThrottleMode::Adaptive => Throttle::Adaptive(Adaptive::new(settings)),
+            _ => Throttle::Ratio(Ratio::new(settings, start)),
         }
     }
 
@@ -116,15 +103,9 @@ impl Throttle {
                 });
                 (decision, epoch, at)
             }
-            ratio => {
+            Throttle::Ratio(ratio) => {
                 let at = now();
-                let decision = match ratio {
-                    Throttle::Sre(sre) => sre.admit(at),
-                    Throttle::GoZero2022(go_zero) => go_zero.admit(at),
-                    Throttle::GoZero(go_zero) => go_zero.admit(at),
-                    Throttle::Adaptive(_) => unreachable!("the arm above"),
-                };
-                (decision, 0, at)
+                (ratio.admit(at), 0, at)
             }
         };
         match decision {
@@ -137,29 +118,50 @@ impl Throttle {
         }
     }
 
-    /// Counts the end of a call; false if it was stale.
+    /// Counts the beginning of a call that goes whatever the rule says.
+    pub(crate) fn observe(&self, now: impl FnOnce() -> u64) -> Ticket {
+        let (epoch, at) = match self {
+            Throttle::Adaptive(adaptive) => (adaptive.observe(now), 0),
+            Throttle::Ratio(ratio) => {
+                let at = now();
+                ratio.observe(at);
+                (0, at)
+            }
+        };
+        Ticket {
+            at,
+            epoch,
+            probe: false,
+        }
+    }
+
+    /// Counts the end of a call, of which one that is ignored says nothing; false if it was stale.
     #[inline]
     pub(crate) fn settle(
         &self,
         ticket: &Ticket,
-        ending: Ending,
+        verdict: Verdict,
         now: impl FnOnce() -> u64,
     ) -> bool {
-        if let Throttle::Adaptive(adaptive) = self {
-            return adaptive.settle(ticket, ending, now);
-        }
-        let (success, at) = match ending {
-            Ending::Success => (true, ticket.at),
-            Ending::Failure => (false, now()),
-            Ending::Ignored => return true,
-        };
         match self {
-            Throttle::Sre(sre) => sre.settle(at, success),
-            Throttle::GoZero2022(go_zero) => go_zero.settle(at, success),
-            Throttle::GoZero(go_zero) => go_zero.settle(at, success),
-            Throttle::Adaptive(_) => unreachable!("returned above"),
+            Throttle::Adaptive(adaptive) => adaptive.settle(ticket, verdict, now),
+            Throttle::Ratio(ratio) => {
+                match verdict {
+                    Verdict::Success => ratio.settle(ticket.at, true),
+                    Verdict::Failure => ratio.settle(now(), false),
+                    Verdict::Ignored => {}
+                }
+                true
+            }
         }
-        true
+    }
+
+    /// Takes note that a call ended of which the throttle has counted the beginning, and which says
+    /// nothing: the breaker has changed its state meanwhile.
+    pub(crate) fn abandon(&self) {
+        if let Throttle::Adaptive(adaptive) = self {
+            adaptive.abandon();
+        }
     }
 
     #[inline]
@@ -173,16 +175,14 @@ impl Throttle {
                 Rejected::after(reason, adaptive.wait(now))
             }
             // The next call has the same chance at once.
-            _ => Rejected::new(Reason::Throttled),
+            Throttle::Ratio(_) => Rejected::new(Reason::Throttled),
         }
     }
 
     /// The probability with which a call at `now` would be rejected.
     pub(crate) fn probability(&self, now: u64) -> f64 {
         match self {
-            Throttle::Sre(sre) => sre.probability(now),
-            Throttle::GoZero2022(go_zero) => go_zero.probability(now),
-            Throttle::GoZero(go_zero) => go_zero.probability(now),
+            Throttle::Ratio(ratio) => ratio.probability(now),
             Throttle::Adaptive(adaptive) => adaptive.probability(now),
         }
     }
@@ -191,7 +191,7 @@ impl Throttle {
     pub(crate) fn totals(&self) -> Option<Totals> {
         match self {
             Throttle::Adaptive(adaptive) => Some(adaptive.totals()),
-            _ => None,
+            Throttle::Ratio(_) => None,
         }
     }
 
@@ -204,9 +204,7 @@ impl Throttle {
     /// Forgets the past.
     pub(crate) fn clear(&self) {
         match self {
-            Throttle::Sre(sre) => sre.clear(),
-            Throttle::GoZero2022(go_zero) => go_zero.clear(),
-            Throttle::GoZero(go_zero) => go_zero.clear(),
+            Throttle::Ratio(ratio) => ratio.clear(),
             Throttle::Adaptive(adaptive) => adaptive.clear(),
         }
     }
@@ -232,16 +230,5 @@ impl Ticket {
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.probe
-    }
-}
-
-impl From<Verdict> for Ending {
-    #[inline]
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Success => Ending::Success,
-            Verdict::Failure => Ending::Failure,
-            Verdict::Ignored => Ending::Ignored,
-        }
     }
 }

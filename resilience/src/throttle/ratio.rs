@@ -1,11 +1,74 @@
-//! [`Sre`] and [`GoZero2022`]: a ratio of two sums over one window.
+//! [`Ratio`]: the modes that reject by a ratio of sums over one window. [`Sre`] and [`GoZero2022`] are
+//! here, [`GoZero`] has a file of its own.
 
 use std::time::{Duration, Instant};
 
 use wheelhouse_collection::{Bucket, ErrorCount, Outcome, Probability, RollingWindow};
 
+use super::go_zero::GoZero;
 use super::slack::Slack;
-use super::{Decision, Settings};
+use super::{Decision, Settings, ThrottleMode};
+
+/// One of the modes. Times are nanoseconds.
+#[derive(Debug)]
+pub(crate) enum Ratio {
+    Sre(Sre),
+    GoZero2022(GoZero2022),
+    GoZero(GoZero),
+}
+
+impl Ratio {
+    pub(super) fn new(settings: &Settings, start: Instant) -> Self {
+        match settings.mode {
+            ThrottleMode::Sre => Ratio::Sre(Sre::new(settings, start)),
+            ThrottleMode::GoZero2022 => Ratio::GoZero2022(GoZero2022::new(settings, start)),
+            _ => Ratio::GoZero(GoZero::new(settings, start)),
+        }
+    }
+
+    /// Decides about a call that begins at `at`.
+    #[inline]
+    pub(super) fn admit(&self, at: u64) -> Decision {
+        match self {
+            Ratio::Sre(sre) => sre.admit(at),
+            Ratio::GoZero2022(go_zero) => go_zero.admit(at),
+            Ratio::GoZero(go_zero) => go_zero.admit(at),
+        }
+    }
+
+    /// Takes note of a call that goes whatever the rule says.
+    pub(super) fn observe(&self, at: u64) {
+        if let Ratio::Sre(sre) = self {
+            sre.request(at);
+        }
+    }
+
+    /// Counts the end of a call.
+    #[inline]
+    pub(super) fn settle(&self, at: u64, success: bool) {
+        match self {
+            Ratio::Sre(sre) => sre.settle(at, success),
+            Ratio::GoZero2022(go_zero) => go_zero.settle(at, success),
+            Ratio::GoZero(go_zero) => go_zero.settle(at, success),
+        }
+    }
+
+    pub(super) fn probability(&self, now: u64) -> f64 {
+        match self {
+            Ratio::Sre(sre) => sre.probability(now),
+            Ratio::GoZero2022(go_zero) => go_zero.probability(now),
+            Ratio::GoZero(go_zero) => go_zero.probability(now),
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        match self {
+            Ratio::Sre(sre) => sre.clear(),
+            Ratio::GoZero2022(go_zero) => go_zero.clear(),
+            Ratio::GoZero(go_zero) => go_zero.clear(),
+        }
+    }
+}
 
 /// What a caller asked for, and what of it the other side accepted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,12 +126,11 @@ impl Sre {
 
     #[inline]
     pub(super) fn admit(&self, now: u64) -> Decision {
-        let before = self.slack.before();
-        let share = self.demand.add_at_nanos(now, Event::Request);
-        self.slack.spend(share.requests);
+        self.request(now);
         if self.slack.covers(now) {
             return Decision::Admit;
         }
+        let look = self.slack.look();
         let demand = self.demand.snapshot_at_nanos(now);
         // Those before this one.
         let requests = demand.requests.saturating_sub(1) as f64;
@@ -76,10 +138,16 @@ impl Sre {
         if excess <= 0.0 {
             // One less: the next request sees this one.
             self.slack
-                .renew(before, -excess - 1.0, edge_after(now, self.bucket));
+                .renew(look, -excess - 1.0, edge_after(now, self.bucket));
             return Decision::Admit;
         }
         reject_with(&self.random, excess / (requests + 1.0))
+    }
+
+    #[inline]
+    fn request(&self, now: u64) {
+        let share = self.demand.add_at_nanos(now, Event::Request);
+        self.slack.spend(share.requests);
     }
 
     #[inline]
@@ -97,8 +165,8 @@ impl Sre {
     }
 
     pub(super) fn clear(&self) {
-        self.slack.clear();
         self.demand.clear();
+        self.slack.clear();
     }
 }
 
@@ -130,11 +198,11 @@ impl GoZero2022 {
         if self.slack.covers(now) {
             return Decision::Admit;
         }
-        let before = self.slack.before();
+        let look = self.slack.look();
         let (excess, total) = self.excess(now);
         if excess <= 0.0 {
             self.slack
-                .renew(before, -excess, edge_after(now, self.bucket));
+                .renew(look, -excess, edge_after(now, self.bucket));
             return Decision::Admit;
         }
         reject_with(&self.random, excess / (total + 1.0))
@@ -163,8 +231,8 @@ impl GoZero2022 {
     }
 
     pub(super) fn clear(&self) {
-        self.slack.clear();
         self.finished.clear();
+        self.slack.clear();
     }
 }
 

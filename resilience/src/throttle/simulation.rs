@@ -87,8 +87,8 @@ fn play_on(throttle: &Throttle, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Se
                 return;
             };
             let ending = match call.good {
-                true => Ending::Success,
-                false => Ending::Failure,
+                true => Verdict::Success,
+                false => Verdict::Failure,
             };
             let seen = &mut seen[call.phase];
             if !call.good && seen.first_rejection.is_none() {
@@ -296,10 +296,10 @@ fn a_failure_at_the_beginning_of_the_ramp_ends_it() {
     let probe = throttle.admit(|| now).unwrap();
     assert!(probe.is_probe());
     assert_eq!(throttle.probability(now), 1.0);
-    assert!(throttle.settle(&probe, Ending::Success, || now));
+    assert!(throttle.settle(&probe, Verdict::Success, || now));
     assert_eq!(throttle.probability(now), 1.0 - 1.0 / 32.0);
     let ramp = throttle.admit(|| now).unwrap();
-    assert!(throttle.settle(&ramp, Ending::Failure, || now));
+    assert!(throttle.settle(&ramp, Verdict::Failure, || now));
     assert_eq!(throttle.probability(now), 1.0);
     let rejected = throttle.admit(|| now).unwrap_err();
     assert_eq!(rejected.retry_after(), Some(Duration::from_millis(100)));
@@ -311,16 +311,16 @@ fn calls_from_before_are_stale() {
     let throttle = Throttle::new(&adaptive().seed(1).settings().unwrap(), Instant::now());
     let old: Vec<Ticket> = (0..100).map(|_| throttle.admit(|| 0).unwrap()).collect();
     for ticket in &old[..30] {
-        assert!(throttle.settle(ticket, Ending::Failure, || 1));
+        assert!(throttle.settle(ticket, Verdict::Failure, || 1));
     }
     assert_eq!(throttle.probability(1), 1.0);
-    assert!(!throttle.settle(&old[30], Ending::Success, || 2));
+    assert!(!throttle.settle(&old[30], Verdict::Success, || 2));
     assert_eq!(throttle.probability(2), 1.0, "a success from before");
 
     let probe = throttle.admit(|| SECOND).unwrap();
-    assert!(throttle.settle(&probe, Ending::Success, || SECOND));
+    assert!(throttle.settle(&probe, Verdict::Success, || SECOND));
     for ticket in &old[31..] {
-        assert!(!throttle.settle(ticket, Ending::Failure, || SECOND + 1));
+        assert!(!throttle.settle(ticket, Verdict::Failure, || SECOND + 1));
     }
     assert!(throttle.probability(SECOND + 1) < 1.0);
 }
@@ -343,9 +343,9 @@ fn any_time_is_legal() {
             for call in 0..200 {
                 if let Ok(ticket) = throttle.admit(|| now) {
                     let ending = match call % 3 {
-                        0 => Ending::Success,
-                        1 => Ending::Failure,
-                        _ => Ending::Ignored,
+                        0 => Verdict::Success,
+                        1 => Verdict::Failure,
+                        _ => Verdict::Ignored,
                     };
                     throttle.settle(&ticket, ending, || now);
                 }
