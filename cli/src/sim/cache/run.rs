@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -15,6 +15,10 @@ use wheelhouse_wheel::Clock;
 
 use super::{CacheArgs, PolicyName};
 use crate::failure::Failure;
+
+/// Requests that a thread may be ahead of the slowest: a trace that threads play at paces of their own
+/// would be another trace.
+const AHEAD: usize = 8;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -65,9 +69,15 @@ pub(super) fn play(args: &CacheArgs, keys: &[u32]) -> Result<Played, Failure> {
         .map_err(|error| Failure::Usage(error.to_string()))?;
 
     let threads = args.threads as usize;
+    // Where each thread is. Relaxed: they only keep together, and nothing is read through it.
+    let places: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
     let part = |first: usize| {
         let mut played = Played::default();
-        for &key in keys.iter().skip(first).step_by(threads) {
+        for (place, &key) in keys.iter().skip(first).step_by(threads).enumerate() {
+            places[first].store(place, Ordering::Relaxed);
+            while place.is_multiple_of(AHEAD / 2) && is_ahead(&places, place) {
+                thread::yield_now();
+            }
             clock.so_far.fetch_add(1, Ordering::Relaxed);
             if cache.get(&key).is_some() {
                 played.hits += 1;
@@ -75,6 +85,7 @@ pub(super) fn play(args: &CacheArgs, keys: &[u32]) -> Result<Played, Failure> {
                 played.largest = played.largest.max(cache.weight());
             }
         }
+        places[first].store(usize::MAX, Ordering::Relaxed);
         played
     };
     if threads == 1 {
@@ -82,7 +93,12 @@ pub(super) fn play(args: &CacheArgs, keys: &[u32]) -> Result<Played, Failure> {
     }
     let parts = thread::scope(|scope| {
         let parts: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || part(first)))
+            .map(|first| {
+                scope.spawn({
+                    let part = &part;
+                    move || part(first)
+                })
+            })
             .collect();
         let parts = parts.into_iter().map(thread::ScopedJoinHandle::join);
         parts.collect::<Result<Vec<_>, _>>()
@@ -94,4 +110,12 @@ pub(super) fn play(args: &CacheArgs, keys: &[u32]) -> Result<Played, Failure> {
             hits: sum.hits + part.hits,
             largest: sum.largest.max(part.largest),
         }))
+}
+
+/// Whether some thread is so far behind `place` that the one there has to wait.
+fn is_ahead(places: &[AtomicUsize], place: usize) -> bool {
+    let slowest = places.iter().map(|place| place.load(Ordering::Relaxed));
+    slowest
+        .min()
+        .is_some_and(|slowest| place > slowest.saturating_add(AHEAD))
 }
