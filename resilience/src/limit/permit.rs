@@ -1,6 +1,7 @@
 //! Permits of an adaptive limit, and what they report.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,132 +15,128 @@ use super::{Sample, Shared};
 /// comes back and the limit learns nothing.
 #[must_use = "a permit that is dropped counts as a cancelled call"]
 pub struct Permit<'a> {
-    shared: &'a Shared,
-    start: Start,
-    place: bulkhead::Permit<'a>,
+    call: Call<&'a Shared, bulkhead::Permit<'a>>,
 }
 
 /// A call in flight under an [`AdaptiveLimit`](super::AdaptiveLimit), for futures and threads that
 /// outlive the borrow. It works as [`Permit`] does.
 #[must_use = "a permit that is dropped counts as a cancelled call"]
 pub struct OwnedPermit {
-    shared: Arc<Shared>,
-    start: Start,
-    place: bulkhead::OwnedPermit,
-}
-
-/// When a call began, and how many were in flight then.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Start {
-    at: Instant,
-    in_flight: usize,
-}
-
-impl Start {
-    pub(super) fn now(shared: &Shared) -> Self {
-        Start {
-            at: shared.clock.now(),
-            in_flight: shared.places.in_use(),
-        }
-    }
-
-    fn good(self, shared: &Shared) {
-        let now = shared.clock.now();
-        let rtt = now.saturating_duration_since(self.at);
-        shared.learn(&Sample::good(rtt, self.in_flight), now);
-    }
-
-    fn dropped(self, shared: &Shared) {
-        shared.learn(&Sample::dropped(self.in_flight), shared.clock.now());
-    }
+    call: Call<Arc<Shared>, bulkhead::OwnedPermit>,
 }
 
 impl<'a> Permit<'a> {
     pub(super) fn new(shared: &'a Shared, place: bulkhead::Permit<'a>) -> Self {
         Permit {
-            shared,
-            start: Start::now(shared),
-            place,
+            call: Call::begin(shared, place),
         }
     }
 
     /// The call ended well: its round-trip time is a sample.
     pub fn success(self) {
-        drop(self.place);
-        self.start.good(self.shared);
+        self.call.end(Verdict::Success);
     }
 
     /// The call timed out, or the server turned it away for want of capacity: a sign of overload
     /// without a round-trip time.
     pub fn dropped(self) {
-        drop(self.place);
-        self.start.dropped(self.shared);
+        self.call.end(Verdict::Failure);
     }
 
     /// The call says nothing about the server's capacity, because it was refused early, say.
     pub fn ignored(self) {
-        drop(self.place);
+        self.call.end(Verdict::Ignored);
     }
 
     /// [`success`](Self::success), [`dropped`](Self::dropped) or [`ignored`](Self::ignored), where a
     /// failure counts as dropped.
     pub fn settle(self, verdict: Verdict) {
-        match verdict {
-            Verdict::Success => self.success(),
-            Verdict::Failure => self.dropped(),
-            Verdict::Ignored => self.ignored(),
-        }
+        self.call.end(verdict);
     }
 }
 
 impl OwnedPermit {
     pub(super) fn new(shared: Arc<Shared>, place: bulkhead::OwnedPermit) -> Self {
         OwnedPermit {
-            start: Start::now(&shared),
-            shared,
-            place,
+            call: Call::begin(shared, place),
         }
     }
 
     /// As [`Permit::success`].
     pub fn success(self) {
-        drop(self.place);
-        self.start.good(&self.shared);
+        self.call.end(Verdict::Success);
     }
 
     /// As [`Permit::dropped`].
     pub fn dropped(self) {
-        drop(self.place);
-        self.start.dropped(&self.shared);
+        self.call.end(Verdict::Failure);
     }
 
     /// As [`Permit::ignored`].
     pub fn ignored(self) {
-        drop(self.place);
+        self.call.end(Verdict::Ignored);
     }
 
     /// As [`Permit::settle`].
     pub fn settle(self, verdict: Verdict) {
-        match verdict {
-            Verdict::Success => self.success(),
-            Verdict::Failure => self.dropped(),
-            Verdict::Ignored => self.ignored(),
-        }
+        self.call.end(verdict);
     }
 }
 
 impl fmt::Debug for Permit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("start", &self.start)
-            .finish_non_exhaustive()
+        self.call.fmt_as("Permit", f)
     }
 }
 
 impl fmt::Debug for OwnedPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedPermit")
-            .field("start", &self.start)
+        self.call.fmt_as("OwnedPermit", f)
+    }
+}
+
+/// When a call began, how many were in flight then, and the place that it takes.
+struct Call<H: Deref<Target = Shared>, P> {
+    shared: H,
+    began: Instant,
+    in_flight: usize,
+    place: P,
+}
+
+impl<H: Deref<Target = Shared>, P> Call<H, P> {
+    fn begin(shared: H, place: P) -> Self {
+        Call {
+            began: shared.clock.now(),
+            in_flight: shared.places.in_use(),
+            shared,
+            place,
+        }
+    }
+
+    fn end(self, verdict: Verdict) {
+        let Call {
+            shared,
+            began,
+            in_flight,
+            place,
+        } = self;
+        // First, so that the place is free before anybody's code runs.
+        drop(place);
+        if verdict == Verdict::Ignored {
+            return;
+        }
+        let now = shared.clock.now();
+        let sample = match verdict {
+            Verdict::Success => Sample::good(now.saturating_duration_since(began), in_flight),
+            _ => Sample::dropped(in_flight),
+        };
+        shared.learn(&sample, now);
+    }
+
+    fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("began", &self.began)
+            .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()
     }
 }

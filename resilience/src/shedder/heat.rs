@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use wheelhouse_collection::Ewma;
 
 use crate::CpuSource;
+use crate::clock::nanos;
 
 /// All of the processors, in the unit that thresholds are given in.
 pub(super) const WHOLE: f64 = 1000.0;
@@ -75,7 +76,6 @@ impl Heat {
         // So that the first sample has an interval to report on. A source that panics will do so
         // again, and be counted then.
         let _ = catch_unwind(AssertUnwindSafe(|| cpu.usage_at(start)));
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Heat {
             sampled: CachePadded::new(Sampled {
                 due: AtomicU64::new(nanos(period)),
