@@ -98,6 +98,7 @@ pub mod limit;
 mod registry;
 mod shedder;
 mod sync;
+mod text;
 mod throttle;
 #[cfg(feature = "tower")]
 pub mod tower;

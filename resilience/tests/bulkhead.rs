@@ -49,7 +49,7 @@ fn full(bulkhead: &Bulkhead) -> bool {
 
 /// A bulkhead that is all taken, by the permits returned.
 fn taken(permits: usize, queue: usize) -> (Bulkhead, Vec<OwnedPermit>) {
-    let bulkhead = Bulkhead::builder(permits).queue(queue).build();
+    let bulkhead = Bulkhead::builder(permits).queue(queue).build().unwrap();
     let all = (0..permits).map(|_| bulkhead.try_acquire_owned().unwrap());
     let all = all.collect();
     (bulkhead, all)
@@ -67,16 +67,16 @@ fn r34_without_permits_everything_is_refused_until_there_are_some() {
         assert!(bulkhead.acquire_timeout(Duration::MAX).is_err());
     }
     assert_eq!(bulkhead.stats().rejected, 9);
-    bulkhead.resize(1);
+    bulkhead.resize(1).unwrap();
     let permit = bulkhead.try_acquire().unwrap();
     assert!(full(&bulkhead));
     drop(permit);
     assert!(bulkhead.acquire_timeout(Duration::ZERO).is_ok());
 
     // And those who were willing to wait get them.
-    let bulkhead = Bulkhead::builder(0).queue(2).build();
+    let bulkhead = Bulkhead::builder(0).queue(2).build().unwrap();
     let mut waiting = [queue_up(&bulkhead), queue_up(&bulkhead)];
-    bulkhead.resize(1);
+    bulkhead.resize(1).unwrap();
     let first = granted(&mut waiting[0]).expect("the first in the queue");
     assert!(granted(&mut waiting[1]).is_none());
     drop(first);
@@ -86,7 +86,7 @@ fn r34_without_permits_everything_is_refused_until_there_are_some() {
 #[tokio::test]
 async fn r39_calls_one_after_the_other_all_run_in_order() {
     for queue in [0, 1] {
-        let bulkhead = Bulkhead::builder(1).queue(queue).build();
+        let bulkhead = Bulkhead::builder(1).queue(queue).build().unwrap();
         let mut order = Vec::new();
         for call in 0..3 {
             let permit = bulkhead.acquire().await.expect("nobody else is there");
@@ -126,7 +126,7 @@ impl<T> ReadyWith<T> for Poll<T> {
 
 #[test]
 fn r58_a_completed_future_holds_no_permit() {
-    let bulkhead = Bulkhead::builder(1).queue(1).build();
+    let bulkhead = Bulkhead::builder(1).queue(1).build().unwrap();
     let mut at_once = Box::pin(bulkhead.acquire_owned());
     let permit = granted(&mut at_once).expect("it is free");
     let mut after_a_wait = queue_up(&bulkhead);
@@ -135,11 +135,11 @@ fn r58_a_completed_future_holds_no_permit() {
     drop(permit);
     assert_eq!(bulkhead.in_use(), 0);
     let mut refused = Box::pin(bulkhead.acquire_owned());
-    bulkhead.resize(0);
+    bulkhead.resize(0).unwrap();
     let held = queue_up(&bulkhead);
     assert!(poll(refused.as_mut()).ready_with(Result::is_err));
     drop(held);
-    bulkhead.resize(1);
+    bulkhead.resize(1).unwrap();
     // All of them are still there.
     let kept = (at_once, after_a_wait, refused);
     assert!(bulkhead.try_acquire().is_ok());
@@ -224,7 +224,7 @@ fn a_panicking_holder_gives_its_permit_back() {
 #[test]
 fn fewer_permits_take_none_away() {
     let (bulkhead, mut held) = taken(3, 1);
-    bulkhead.resize(1);
+    bulkhead.resize(1).unwrap();
     assert_eq!((bulkhead.permits(), bulkhead.in_use()), (1, 3));
     let mut waiting = queue_up(&bulkhead);
     for _ in 0..2 {
@@ -234,17 +234,33 @@ fn fewer_permits_take_none_away() {
     }
     held.pop();
     let permit = granted(&mut waiting).expect("the last has come back");
-    bulkhead.resize(usize::MAX);
+    bulkhead.resize((1 << 31) - 1).unwrap();
     assert_eq!(bulkhead.permits(), (1 << 31) - 1);
     assert!(!full(&bulkhead));
     drop(permit);
 }
 
 #[test]
+fn more_permits_than_can_be_counted_are_refused() {
+    let refused = Bulkhead::builder(1 << 31).build().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "permits is 2147483648; allowed are 0 to 2147483647"
+    );
+    let bulkhead = Bulkhead::new(3);
+    assert_eq!(
+        bulkhead.resize(usize::MAX).unwrap_err().argument(),
+        "permits"
+    );
+    assert_eq!(bulkhead.permits(), 3);
+    assert!(std::panic::catch_unwind(|| Bulkhead::new(usize::MAX)).is_err());
+}
+
+#[test]
 fn more_permits_go_to_the_queue_first() {
     let (bulkhead, held) = taken(1, 5);
     let mut waiting: Vec<_> = (0..5).map(|_| queue_up(&bulkhead)).collect();
-    bulkhead.resize(4);
+    bulkhead.resize(4).unwrap();
     assert!(full(&bulkhead));
     let permits: Vec<_> = waiting.iter_mut().map(granted).collect();
     let got: Vec<_> = permits.iter().map(Option::is_some).collect();
@@ -274,7 +290,7 @@ fn wakers_run_outside_the_lock() {
     impl Wake for Reenter {
         fn wake(self: Arc<Self>) {
             let nobody_waits = self.0.queued();
-            self.0.resize(2);
+            self.0.resize(2).unwrap();
             let _ = self.1.send((nobody_waits, full(&self.0)));
         }
     }
@@ -311,14 +327,14 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
         waiting
     });
     // All at once, by a holder that panics itself: a second panic would end the process.
-    bulkhead.resize(0);
+    bulkhead.resize(0).unwrap();
     drop(held);
     let resizer = bulkhead.clone();
     let holder = thread::spawn(move || {
         struct Resize(Bulkhead);
         impl Drop for Resize {
             fn drop(&mut self) {
-                self.0.resize(3);
+                self.0.resize(3).unwrap();
             }
         }
         let _resize = Resize(resizer);
@@ -372,7 +388,11 @@ mod limited {
     const LIMIT: Duration = Duration::from_millis(50);
 
     fn limited() -> (Bulkhead, OwnedPermit) {
-        let bulkhead = Bulkhead::builder(1).queue(3).max_wait(LIMIT).build();
+        let bulkhead = Bulkhead::builder(1)
+            .queue(3)
+            .max_wait(LIMIT)
+            .build()
+            .unwrap();
         let held = bulkhead.try_acquire_owned().unwrap();
         (bulkhead, held)
     }

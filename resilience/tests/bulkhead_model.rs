@@ -203,7 +203,7 @@ impl Run {
                 }
             }
             Op::Resize(permits) => {
-                self.bulkhead.resize(permits);
+                self.bulkhead.resize(permits).unwrap();
                 self.model.permits = permits;
                 self.model.hand_over();
             }
@@ -232,7 +232,7 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let bulkhead = Bulkhead::builder(permits).queue(capacity).max_wait(LIMIT).build();
+            let bulkhead = Bulkhead::builder(permits).queue(capacity).max_wait(LIMIT).build().unwrap();
             let model = Model { permits, capacity, ..Model::default() };
             let mut run = Run { bulkhead, model, waiting: Vec::new(), held: Vec::new(), next: 0 };
             for op in ops {
@@ -242,7 +242,7 @@ proptest! {
             let Run { bulkhead, waiting, held, .. } = run;
             drop(waiting);
             drop(held);
-            bulkhead.resize(3);
+            bulkhead.resize(3).unwrap();
             let all: Vec<_> = (0..3).map(|_| bulkhead.try_acquire()).collect();
             assert!(all.iter().all(Result::is_ok) && bulkhead.try_acquire().is_err());
         });

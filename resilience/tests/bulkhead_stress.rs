@@ -17,7 +17,7 @@ fn length() -> Duration {
 #[test]
 fn stress_no_more_than_the_permits_run() {
     const PERMITS: usize = 2;
-    let bulkhead = Bulkhead::builder(PERMITS).queue(3).build();
+    let bulkhead = Bulkhead::builder(PERMITS).queue(3).build().unwrap();
     let running = AtomicUsize::new(0);
     let end = Instant::now() + length();
     let inside = || {
@@ -66,13 +66,13 @@ fn stress_nothing_is_lost_when_tasks_are_aborted() {
         .worker_threads(2)
         .build()
         .unwrap();
-    let bulkhead = Bulkhead::builder(2).queue(64).build();
+    let bulkhead = Bulkhead::builder(2).queue(64).build().unwrap();
     let over = AtomicBool::new(false);
     let mut ran = 0;
     thread::scope(|scope| {
         scope.spawn(|| {
             for permits in [0, 1, 3, 2].into_iter().cycle() {
-                bulkhead.resize(permits);
+                bulkhead.resize(permits).unwrap();
                 thread::yield_now();
                 if over.load(SeqCst) {
                     break;
@@ -104,7 +104,7 @@ fn stress_nothing_is_lost_when_tasks_are_aborted() {
     });
     assert!(ran > 0);
     assert_eq!((bulkhead.in_use(), bulkhead.queued()), (0, 0));
-    bulkhead.resize(3);
+    bulkhead.resize(3).unwrap();
     let all: Vec<_> = (0..3).map(|_| bulkhead.try_acquire()).collect();
     assert!(all.iter().all(Result::is_ok));
 }

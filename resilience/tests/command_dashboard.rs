@@ -85,7 +85,7 @@ async fn every_required_key_is_there_and_says_what_happened() {
         let _ = command.run_or(work, |_| async { Ok::<_, ()>(()) }).await;
     }
     let _ = command.run(pending::<Result<(), ()>>()).await;
-    command.bulkhead().resize(1);
+    command.bulkhead().resize(1).unwrap();
     let _ = command.run(async { Ok::<_, ()>(()) }).await;
     command.breaker().unwrap().force_open();
     drop(place);

@@ -246,7 +246,10 @@ fn settles_at(limiter: impl Limiter, window: Duration) -> f64 {
 #[test]
 fn each_limiter_settles_where_its_rule_has_it() {
     // With a step of one, Vegas keeps three to six in the queue.
-    let vegas = Vegas::default().seed(3).probe_multiplier(1_000_000);
+    let vegas = Vegas::default()
+        .seed(3)
+        .probe_multiplier(1_000_000)
+        .unwrap();
     let vegas = settles_at(vegas, MS * 30);
     assert!((22.0..=27.0).contains(&vegas), "{vegas}");
     // AIMD climbs until calls are turned away, at ten times what the server works on at once.
@@ -313,4 +316,32 @@ fn a_call_runs_the_limiter_twice_at_most() {
     assert_eq!(state.lock().unwrap().0, 4);
     assert_eq!(limit.stats().limiter_panics, 0);
     state.lock().unwrap().1 = None;
+}
+
+#[test]
+fn limiters_refuse_what_they_cannot_use() {
+    let refused = [
+        Aimd::default().backoff(f64::NAN).unwrap_err(),
+        Aimd::default().backoff(0.49).unwrap_err(),
+        Aimd::default().backoff(1.0).unwrap_err(),
+        Aimd::default().timeout(Duration::ZERO).unwrap_err(),
+        Vegas::default().smoothing(f64::NAN).unwrap_err(),
+        Vegas::default().smoothing(0.0).unwrap_err(),
+        Vegas::default().probe_multiplier(0).unwrap_err(),
+        Gradient2::default().smoothing(1.01).unwrap_err(),
+        Gradient2::default().window(0).unwrap_err(),
+    ];
+    let refused = refused.map(|error| error.to_string());
+    let expected = [
+        "backoff is NaN; allowed are 0.5 up to but not 1",
+        "backoff is 0.49; allowed are 0.5 up to but not 1",
+        "backoff is 1; allowed are 0.5 up to but not 1",
+        "timeout is 0ns; allowed are 1ns and more",
+        "smoothing is NaN; allowed are above 0 to 1",
+        "smoothing is 0; allowed are above 0 to 1",
+        "probe_multiplier is 0; allowed are 1 and more",
+        "smoothing is 1.01; allowed are above 0 to 1",
+        "window is 0; allowed are 1 and more samples",
+    ];
+    assert_eq!(refused, expected);
 }

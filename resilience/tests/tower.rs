@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::future::{Future, Ready, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -311,6 +312,67 @@ async fn a_panic_of_the_inner_service_is_a_failure() {
     assert_eq!(breaker.stats().failures, 1);
 }
 
+/// What `catch_unwind` of futures is: the panic ends in a value, and the future is kept.
+fn poll_catching<F: Future>(future: &mut std::pin::Pin<Box<F>>) -> Result<Poll<F::Output>, String> {
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
+    catch_unwind(polled).map_err(|panic| panic.downcast_ref::<&str>().unwrap().to_string())
+}
+
+/// Behind a `catch_unwind` the future is dropped when no panic unwinds any more, or never: the
+/// verdict is that of the panic, and comes with it.
+#[test]
+fn a_panic_that_is_caught_is_a_failure() {
+    async fn bug(_request: u32) -> Result<u32, ()> {
+        tokio::task::yield_now().await;
+        panic!("a bug")
+    }
+    let breaker = Breaker::builder().build().unwrap();
+    let mut service = BreakerLayer::new(breaker.clone()).layer(service_fn(bug));
+    assert!(poll_ready(&mut service).is_ready());
+    let mut call = Box::pin(service.call(7));
+    assert!(poll_catching(&mut call).unwrap().is_pending());
+    assert_eq!(poll_catching(&mut call).unwrap_err(), "a bug");
+    assert_eq!(breaker.stats().failures, 1);
+    drop(call);
+    let stats = breaker.stats();
+    assert_eq!((stats.failures, stats.cancelled), (1, 0));
+
+    // The places of a limit and of a bulkhead are free, though the future is still there.
+    let limit = AdaptiveLimit::builder(limit::Aimd::default())
+        .build()
+        .unwrap();
+    let mut service = LimitLayer::new(limit.clone()).layer(service_fn(bug));
+    assert!(poll_ready(&mut service).is_ready());
+    let mut kept = Box::pin(service.call(7));
+    assert!(poll_catching(&mut kept).unwrap().is_pending());
+    assert_eq!(limit.in_flight(), 1);
+    assert!(poll_catching(&mut kept).is_err());
+    assert_eq!(limit.in_flight(), 0);
+
+    let bulkhead = Bulkhead::new(1);
+    let mut service = QueueLayer::new(bulkhead.clone()).layer(service_fn(bug));
+    assert!(poll_ready(&mut service).is_ready());
+    let mut kept = Box::pin(service.call(7));
+    assert!(poll_catching(&mut kept).unwrap().is_pending());
+    assert_eq!(bulkhead.in_use(), 1);
+    assert!(poll_catching(&mut kept).is_err());
+    assert_eq!(bulkhead.in_use(), 0);
+}
+
+/// A service may panic before it has a future.
+#[test]
+fn a_panic_of_the_call_itself_is_a_failure() {
+    fn bug(_request: u32) -> Ready<Result<u32, ()>> {
+        panic!("a bug")
+    }
+    let breaker = Breaker::builder().build().unwrap();
+    let mut service = BreakerLayer::new(breaker.clone()).layer(service_fn(bug));
+    assert!(poll_ready(&mut service).is_ready());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(service.call(7)))).is_err());
+    assert_eq!(breaker.stats().failures, 1);
+}
+
 #[tokio::test]
 async fn limits_and_shedders_guard_as_well() {
     let limit = AdaptiveLimit::builder(limit::Aimd::default())
@@ -344,7 +406,11 @@ async fn limits_and_shedders_guard_as_well() {
 /// Requests wait in the order in which they came, and one that is dropped leaves the queue.
 #[tokio::test(start_paused = true)]
 async fn a_queue_holds_requests_until_there_is_a_place() {
-    let bulkhead = Bulkhead::builder(1).queue(2).max_wait(None).build();
+    let bulkhead = Bulkhead::builder(1)
+        .queue(2)
+        .max_wait(None)
+        .build()
+        .unwrap();
     let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let log = order.clone();
     let service = QueueLayer::new(bulkhead.clone()).layer(service_fn(move |request: u32| {

@@ -299,8 +299,8 @@ impl Word {
     }
 
     fn with_permits(self, permits: usize) -> Word {
-        let permits = permits.min(MAX_PERMITS) as u64;
-        Word(self.0 & !(LOW << PERMITS_SHIFT) | permits << PERMITS_SHIFT)
+        debug_assert!(permits <= MAX_PERMITS, "checked where they come in");
+        Word(self.0 & !(LOW << PERMITS_SHIFT) | (permits as u64) << PERMITS_SHIFT)
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn fields_of_the_word_do_not_touch() {
-        let mut word = Word(0).with_permits(usize::MAX).with_queued();
+        let mut word = Word(0).with_permits(MAX_PERMITS).with_queued();
         assert_eq!((word.permits(), word.in_use()), (MAX_PERMITS, 0));
         word.0 += LOW;
         assert_eq!((word.permits(), word.in_use()), (MAX_PERMITS, MAX_PERMITS));

@@ -39,7 +39,7 @@ fn check_over(bulkhead: &Bulkhead) {
 #[test]
 fn holders_follow_each_other() {
     loom::model(|| {
-        let bulkhead = Bulkhead::builder(1).queue(1).build();
+        let bulkhead = Bulkhead::builder(1).queue(1).build().unwrap();
         let count = Arc::new(AtomicU32::new(0));
         let hold = |bulkhead: &Bulkhead, count: &AtomicU32| {
             let permit = block_on(bulkhead.acquire()).expect("the queue has a place");
@@ -61,7 +61,7 @@ fn holders_follow_each_other() {
 #[test]
 fn freed_permit_reaches_who_sits_down() {
     loom::model(|| {
-        let bulkhead = Bulkhead::builder(1).queue(1).build();
+        let bulkhead = Bulkhead::builder(1).queue(1).build().unwrap();
         let held = bulkhead.try_acquire_owned().expect("it is free");
         let others = bulkhead.clone();
         let other = thread::spawn(move || wait(&others));
@@ -77,7 +77,7 @@ fn freed_permit_reaches_who_sits_down() {
 #[test]
 fn freed_permit_passes_who_leaves() {
     loom::model(|| {
-        let bulkhead = Bulkhead::builder(1).queue(2).build();
+        let bulkhead = Bulkhead::builder(1).queue(2).build().unwrap();
         let held = bulkhead.try_acquire_owned().expect("it is free");
         let (first, second) = (bulkhead.clone(), bulkhead.clone());
         let first = thread::spawn(move || come_and_go(&first));
@@ -94,13 +94,13 @@ fn freed_permit_passes_who_leaves() {
 #[test]
 fn resize_meets_release() {
     loom::model(|| {
-        let bulkhead = Bulkhead::builder(1).queue(1).build();
+        let bulkhead = Bulkhead::builder(1).queue(1).build().unwrap();
         let held = bulkhead.try_acquire_owned().expect("it is free");
         let (waiting, resized) = (bulkhead.clone(), bulkhead.clone());
         let waiter = thread::spawn(move || wait(&waiting));
         let resizer = thread::spawn(move || {
-            resized.resize(0);
-            resized.resize(1);
+            resized.resize(0).unwrap();
+            resized.resize(1).unwrap();
         });
         drop(held);
         waiter.join().expect("no panic");

@@ -53,7 +53,9 @@ pub use permit::{OwnedPermit, Permit};
 
 pub(crate) use gate::MAX_PERMITS;
 
+use crate::BuildError;
 use crate::contain::Contained;
+use crate::text;
 
 use gate::Gate;
 use meters::Meters;
@@ -74,20 +76,26 @@ pub struct Bulkhead {
 impl Bulkhead {
     /// A bulkhead of so many permits in which nobody waits.
     ///
-    /// With 0 permits every call is refused until [`resize`](Self::resize). More than 2 147 483 647
-    /// are taken for that many.
+    /// With 0 permits every call is refused until [`resize`](Self::resize).
     ///
     /// ```
     /// use wheelhouse_resilience::Bulkhead;
     ///
     /// let closed = Bulkhead::new(0);
     /// assert!(closed.try_acquire().is_err());
-    /// closed.resize(1);
+    /// closed.resize(1).unwrap();
     /// assert!(closed.try_acquire().is_ok());
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// With more than 2 147 483 647 permits; the [builder](Self::builder) refuses them instead.
     #[must_use]
     pub fn new(permits: usize) -> Self {
-        Self::builder(permits).build()
+        match Self::builder(permits).build() {
+            Ok(bulkhead) => bulkhead,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// A bulkhead of so many permits with further choices.
@@ -95,8 +103,10 @@ impl Bulkhead {
     /// ```
     /// use wheelhouse_resilience::Bulkhead;
     ///
-    /// let search = Bulkhead::builder(10).name("search").queue(50).build();
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let search = Bulkhead::builder(10).name("search").queue(50).build()?;
     /// assert_eq!((search.permits(), search.name()), (10, "search"));
+    /// # Ok(()) }
     /// ```
     pub fn builder(permits: usize) -> BulkheadBuilder {
         BulkheadBuilder {
@@ -153,15 +163,19 @@ impl Bulkhead {
         }
     }
 
-    /// A permit, for which this thread blocks in the queue for at most `timeout` of real time, or the
-    /// bulkhead's own limit if that is less. `Duration::MAX` is for ever.
+    /// A permit, for which this thread blocks in the queue for at most `timeout`, or the bulkhead's own
+    /// limit if that is less. `Duration::MAX` is for ever.
+    ///
+    /// The time is real, by the system's clock, and no other clock can be given: the thread sleeps in
+    /// the system, which a clock of a test's or tokio's paused one does not wake. Tests in virtual time
+    /// use [`acquire`](Self::acquire).
     ///
     /// ```
     /// use std::time::Duration;
     /// use wheelhouse_resilience::Bulkhead;
     /// use wheelhouse_resilience::bulkhead::WaitError;
     ///
-    /// let bulkhead = Bulkhead::builder(1).queue(1).build();
+    /// let bulkhead = Bulkhead::builder(1).queue(1).build().unwrap();
     /// let _held = bulkhead.try_acquire().unwrap();
     /// let wait = Duration::from_millis(1);
     /// assert_eq!(bulkhead.acquire_timeout(wait).unwrap_err(), WaitError::TimedOut(wait));
@@ -184,7 +198,7 @@ impl Bulkhead {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use wheelhouse_resilience::Bulkhead;
     ///
-    /// let bulkhead = Bulkhead::builder(1).queue(10).build();
+    /// let bulkhead = Bulkhead::builder(1).queue(10).build()?;
     /// let permit = bulkhead.acquire().await?;
     /// assert_eq!(bulkhead.in_use(), 1);
     /// # drop(permit);
@@ -221,7 +235,7 @@ impl Bulkhead {
         AcquireOwned::new(self.shared.clone())
     }
 
-    /// Sets the number of permits, from 0 up; more than 2 147 483 647 are taken for that many.
+    /// Sets the number of permits, 0 to 2 147 483 647.
     ///
     /// New ones go to the queue first. When there are fewer than are in use, those in use stay
     /// valid, and none is handed out until enough have come back.
@@ -231,13 +245,23 @@ impl Bulkhead {
     ///
     /// let bulkhead = Bulkhead::new(2);
     /// let held = (bulkhead.try_acquire().unwrap(), bulkhead.try_acquire().unwrap());
-    /// bulkhead.resize(1);
+    /// bulkhead.resize(1).unwrap();
     /// assert_eq!((bulkhead.permits(), bulkhead.in_use()), (1, 2));
     /// drop(held.0);
     /// assert!(bulkhead.try_acquire().is_err());
     /// # drop(held.1);
     /// ```
-    pub fn resize(&self, permits: usize) {
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when there are more: nothing has changed.
+    pub fn resize(&self, permits: usize) -> Result<(), BuildError> {
+        self.resize_to(checked_permits(permits)?);
+        Ok(())
+    }
+
+    /// [`resize`](Self::resize) to what is in range.
+    pub(crate) fn resize_to(&self, permits: usize) {
         self.shared.gate.resize(permits);
         let permits = self.permits();
         self.shared
@@ -332,6 +356,15 @@ pub struct BulkheadStats {
 }
 
 /// The choices of a [`Bulkhead`].
+///
+/// ```
+/// use wheelhouse_resilience::Bulkhead;
+///
+/// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+/// let search = Bulkhead::builder(10).queue(50).name("search").build()?;
+/// assert_eq!(search.permits(), 10);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it builds"]
 pub struct BulkheadBuilder {
@@ -363,9 +396,46 @@ impl BulkheadBuilder {
         self
     }
 
+    /// Sets an option by its name, from text: for configuration files and command lines.
+    ///
+    /// The options are `permits` and the methods `queue`, `name` and, with the feature `tokio`,
+    /// `max_wait`: a duration with its unit ("10s", "200ms"), or "none". A bare number is refused
+    /// there.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Bulkhead;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let bulkhead = Bulkhead::builder(1).set("permits", "10")?.set("queue", "50")?.build()?;
+    /// assert_eq!(bulkhead.permits(), 10);
+    /// assert_eq!(Bulkhead::builder(1).set("queue", "ten").unwrap_err().argument(), "queue");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when there is no such option, or the text does not say a value of its kind.
+    pub fn set(mut self, option: &str, value: &str) -> Result<Self, BuildError> {
+        match option {
+            "permits" => self.permits = text::number(option, value, "a whole number")?,
+            "queue" => self.queue = text::number(option, value, "a whole number")?,
+            "name" => self.name = Some(value.to_owned()),
+            #[cfg(feature = "tokio")]
+            "max_wait" => {
+                self.max_wait = text::optional(value, || text::duration(option, value))?;
+            }
+            _ => return Err(BuildError::new("option", option, OPTIONS)),
+        }
+        Ok(self)
+    }
+
     /// The bulkhead.
-    #[must_use]
-    pub fn build(self) -> Bulkhead {
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] with more than 2 147 483 647 permits.
+    pub fn build(self) -> Result<Bulkhead, BuildError> {
+        checked_permits(self.permits)?;
         let meters = Meters::new(self.name.as_deref().unwrap_or("bulkhead"));
         let shared = Shared {
             gate: Gate::new(self.permits, self.queue),
@@ -377,9 +447,24 @@ impl BulkheadBuilder {
             observers: Contained::default(),
         };
         let shared = Arc::new(shared);
-        shared.meters.permits(shared.gate.permits());
-        Bulkhead { shared }
+        let permits = shared.gate.permits();
+        shared.observers.run(|| shared.meters.permits(permits));
+        Ok(Bulkhead { shared })
     }
+}
+
+const OPTIONS: &str = if cfg!(feature = "tokio") {
+    "permits, queue, name and max_wait"
+} else {
+    "permits, queue and name"
+};
+
+fn checked_permits(permits: usize) -> Result<usize, BuildError> {
+    if permits > MAX_PERMITS {
+        let value = permits.to_string();
+        return Err(BuildError::new("permits", value, "0 to 2147483647"));
+    }
+    Ok(permits)
 }
 
 /// What clones, permits and futures share.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use wheelhouse_wheel::{Clock, TokioClock};
 
+use crate::bulkhead::MAX_PERMITS;
 use crate::contain::Contained;
+use crate::text;
 use crate::{Breaker, BuildError, Bulkhead, Closing, Trip};
 
 use super::blocking::Abandoned;
@@ -18,6 +20,20 @@ use super::trip::ErrorPercent;
 use super::{Command, Settings, Shared};
 
 /// The choices of a [`Command`]. `None` switches off the part that it is given for.
+///
+/// ```
+/// use std::time::Duration;
+/// use wheelhouse_resilience::Command;
+///
+/// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+/// let search = Command::builder("search")
+///     .timeout(Duration::from_millis(200))
+///     .max_concurrent(50)
+///     .error_percent(None)
+///     .build()?;
+/// assert_eq!((search.bulkhead().permits(), search.breaker().is_none()), (50, true));
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct CommandBuilder {
     name: String,
@@ -47,13 +63,13 @@ impl CommandBuilder {
         self
     }
 
-    /// How many calls may run at once, from 0; 10 unless set. `None` is any number.
+    /// How many calls may run at once, 0 to 2 147 483 647; 10 unless set. `None` is any number.
     pub fn max_concurrent(mut self, calls: impl Into<Option<usize>>) -> Self {
         self.settings.max_concurrent = calls.into();
         self
     }
 
-    /// How many fallbacks may run at once, from 0; 10 unless set. `None` is any number.
+    /// How many fallbacks may run at once, 0 to 2 147 483 647; 10 unless set. `None` is any number.
     pub fn fallback_max_concurrent(mut self, calls: impl Into<Option<usize>>) -> Self {
         self.settings.fallback_max_concurrent = calls.into();
         self
@@ -102,6 +118,44 @@ impl CommandBuilder {
         self
     }
 
+    /// Sets an option by its name, from text: for configuration files and command lines.
+    ///
+    /// The options are the methods `timeout`, `max_concurrent`, `fallback_max_concurrent`, `volume`,
+    /// `error_percent` and `sleep_window`. Durations have a unit ("10s", "200ms"); a bare number is
+    /// refused. "none" stands for `None`.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Command;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let command = Command::builder("search").set("timeout", "200ms")?.set("error_percent", "none")?;
+    /// assert!(command.build()?.breaker().is_none());
+    /// assert_eq!(Command::builder("search").set("timeout", "10").unwrap_err().argument(), "timeout");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when there is no such option, or the text does not say a value of its kind.
+    pub fn set(mut self, option: &str, value: &str) -> Result<Self, BuildError> {
+        let time = || text::duration(option, value);
+        let calls = || text::optional(value, || text::number(option, value, "a whole number"));
+        let settings = &mut self.settings;
+        match option {
+            "timeout" => settings.timeout = text::optional(value, time)?,
+            "max_concurrent" => settings.max_concurrent = calls()?,
+            "fallback_max_concurrent" => settings.fallback_max_concurrent = calls()?,
+            "volume" => settings.volume = text::number(option, value, "a whole number")?,
+            "error_percent" => {
+                let percent = || text::number(option, value, "a number");
+                settings.error_percent = text::optional(value, percent)?;
+            }
+            "sleep_window" => settings.sleep_window = time()?,
+            _ => return Err(BuildError::new("option", option, OPTIONS)),
+        }
+        Ok(self)
+    }
+
     /// The command.
     ///
     /// # Errors
@@ -127,18 +181,19 @@ impl CommandBuilder {
         let breaker = settings
             .error_percent
             .map(|percent| breaker(&name, &settings, percent));
-        let places = |name: &str, limit: Option<usize>| {
-            Bulkhead::builder(limit.unwrap_or(usize::MAX))
-                .name(name)
-                .build()
+        let places = |name: &str, argument, limit: Option<usize>| {
+            let calls = limit.unwrap_or(MAX_PERMITS);
+            let places = Bulkhead::builder(calls).name(name).build();
+            places.map_err(|_| BuildError::new(argument, calls.to_string(), "0 to 2147483647"))
         };
         let now = TokioClock.now();
         let shared = Shared {
-            places: places(&name, settings.max_concurrent),
+            places: places(&name, "max_concurrent", settings.max_concurrent)?,
             fallbacks: places(
                 &format!("{name} fallback"),
+                "fallback_max_concurrent",
                 settings.fallback_max_concurrent,
-            ),
+            )?,
             breaker: breaker.transpose()?,
             record: Record {
                 tally: Tally::new(now).map_err(|error| {
@@ -159,6 +214,9 @@ impl CommandBuilder {
         })
     }
 }
+
+const OPTIONS: &str = "timeout, max_concurrent, fallback_max_concurrent, volume, error_percent and \
+    sleep_window";
 
 /// hystrix-go's: opens at the rate, not above it; after the sleep window one probe at a time, and one
 /// success closes.

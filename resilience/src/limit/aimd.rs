@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::BuildError;
+
 use super::limiter::is_idle;
 use super::{Limiter, Sample};
 
@@ -39,19 +41,47 @@ impl Default for Aimd {
 }
 
 impl Aimd {
-    /// What is left of the limit after a drop: 0.5 up to but not 1, taken for the nearer of these
-    /// when it is outside.
-    #[must_use]
-    pub fn backoff(mut self, share: f64) -> Self {
-        self.backoff = share.clamp(0.5, 1.0 - f64::EPSILON);
-        self
+    /// What is left of the limit after a drop: 0.5 up to but not 1.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// assert!(Aimd::default().backoff(0.8).is_ok());
+    /// let refused = Aimd::default().backoff(1.0).unwrap_err();
+    /// assert_eq!(refused.to_string(), "backoff is 1; allowed are 0.5 up to but not 1");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when it is outside that.
+    pub fn backoff(mut self, share: f64) -> Result<Self, BuildError> {
+        if !(0.5..1.0).contains(&share) {
+            let value = share.to_string();
+            return Err(BuildError::new("backoff", value, "0.5 up to but not 1"));
+        }
+        self.backoff = share;
+        Ok(self)
     }
 
-    /// A good call that took longer than this counts as dropped.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    /// A good call that took longer than this counts as dropped: from 1 ns.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// assert!(Aimd::default().timeout(Duration::from_millis(200)).is_ok());
+    /// assert!(Aimd::default().timeout(Duration::ZERO).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when it is zero.
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, BuildError> {
+        if timeout.is_zero() {
+            return Err(BuildError::new("timeout", "0ns", "1ns and more"));
+        }
         self.timeout = timeout;
-        self
+        Ok(self)
     }
 }
 
@@ -73,7 +103,7 @@ mod tests {
 
     #[test]
     fn slow_calls_are_drops_and_idle_ones_are_nothing() {
-        let mut aimd = Aimd::default().timeout(Duration::from_secs(1));
+        let mut aimd = Aimd::default().timeout(Duration::from_secs(1)).unwrap();
         let second = Duration::from_secs(1);
         assert_eq!(aimd.update(100.0, &Sample::good(second, 50)), 101.0);
         assert_eq!(aimd.update(100.0, &Sample::good(second, 49)), 100.0);
@@ -84,9 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn backoff_stays_in_its_range() {
+    fn backoff_is_what_is_left() {
         let drop = Sample::dropped(1);
-        assert_eq!(Aimd::default().backoff(0.0).update(100.0, &drop), 50.0);
-        assert_eq!(Aimd::default().backoff(7.0).update(100.0, &drop), 99.0);
+        let halving = Aimd::default().backoff(0.5);
+        assert_eq!(halving.unwrap().update(100.0, &drop), 50.0);
+        let least = Aimd::default().backoff(1.0 - f64::EPSILON);
+        assert_eq!(least.unwrap().update(100.0, &drop), 99.0);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::limiter::is_idle;
+use crate::BuildError;
+
+use super::limiter::{checked_smoothing, is_idle};
 use super::{Limiter, Sample};
 
 /// How many samples make the first mean of the long run.
@@ -56,11 +58,22 @@ impl Default for Gradient2 {
 }
 
 impl Gradient2 {
-    /// How much of each change is taken: above 0, up to 1, which is also taken for what is outside.
-    #[must_use]
-    pub fn smoothing(mut self, share: f64) -> Self {
-        self.smoothing = if share > 0.0 { share.min(1.0) } else { 1.0 };
-        self
+    /// How much of each change is taken: above 0, up to 1.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::limit::Gradient2;
+    ///
+    /// assert!(Gradient2::default().smoothing(0.5).is_ok());
+    /// let refused = Gradient2::default().smoothing(0.0).unwrap_err();
+    /// assert_eq!(refused.to_string(), "smoothing is 0; allowed are above 0 to 1");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when it is outside that.
+    pub fn smoothing(mut self, share: f64) -> Result<Self, BuildError> {
+        self.smoothing = checked_smoothing(share)?;
+        Ok(self)
     }
 
     /// How many calls may wait at the server: by so many the limit grows while times stay level.
@@ -70,11 +83,24 @@ impl Gradient2 {
         self
     }
 
-    /// How many samples the long run is.
-    #[must_use]
-    pub fn window(mut self, samples: u32) -> Self {
+    /// How many samples the long run is, from 1 up.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::limit::Gradient2;
+    ///
+    /// assert!(Gradient2::default().window(100).is_ok());
+    /// assert!(Gradient2::default().window(0).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when it is 0.
+    pub fn window(mut self, samples: u32) -> Result<Self, BuildError> {
+        if samples == 0 {
+            return Err(BuildError::new("window", "0", "1 and more samples"));
+        }
         self.factor = factor(samples);
-        self
+        Ok(self)
     }
 
     /// The round-trip time of the long run, as far as it is known.
@@ -118,7 +144,7 @@ impl Gradient2 {
 }
 
 fn factor(samples: u32) -> f64 {
-    2.0 / (f64::from(samples.max(1)) + 1.0)
+    2.0 / (f64::from(samples) + 1.0)
 }
 
 #[cfg(all(test, not(wheelhouse_loom)))]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::BuildError;
+
 /// What finished calls tell a [`Limiter`]: one of them, or those of a window together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -87,4 +89,15 @@ pub trait Limiter: Send + 'static {
 /// half of it, as in Netflix's concurrency-limits.
 pub(super) fn is_idle(limit: f64, sample: &Sample) -> bool {
     (sample.in_flight as f64) * 2.0 < limit
+}
+
+pub(super) fn checked_smoothing(share: f64) -> Result<f64, BuildError> {
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(BuildError::new(
+            "smoothing",
+            share.to_string(),
+            "above 0 to 1",
+        ));
+    }
+    Ok(share)
 }

@@ -99,6 +99,18 @@ impl AdaptiveLimit {
 
     /// A permit for a call, if fewer than the limit are in flight.
     ///
+    /// ```
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Vegas;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = AdaptiveLimit::builder(Vegas::default()).initial(1).build()?;
+    /// let permit = limit.try_acquire()?;
+    /// assert_eq!(limit.try_acquire().unwrap_err().limit, 1);
+    /// permit.success();
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`LimitExceeded`] otherwise.
@@ -112,6 +124,19 @@ impl AdaptiveLimit {
     }
 
     /// [`try_acquire`](Self::try_acquire) for a permit that outlives the borrow.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = AdaptiveLimit::builder(Aimd::default()).build()?;
+    /// let permit = limit.try_acquire_owned()?;
+    /// let worker = std::thread::spawn(move || permit.success());
+    /// worker.join().unwrap();
+    /// assert_eq!(limit.stats().good, 1);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -204,6 +229,19 @@ pub struct LimitStats {
 }
 
 /// The choices of an [`AdaptiveLimit`].
+///
+/// ```
+/// use wheelhouse_resilience::AdaptiveLimit;
+/// use wheelhouse_resilience::limit::Aimd;
+///
+/// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+/// let aimd = Aimd::default().backoff(0.8)?;
+/// let limit = AdaptiveLimit::builder(aimd).initial(10).min(2).max(50).name("search").build()?;
+/// assert_eq!((limit.limit(), limit.name()), (10, "search"));
+/// let refused = AdaptiveLimit::builder(Aimd::default()).min(0).build().unwrap_err();
+/// assert_eq!(refused.argument(), "min");
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct AdaptiveLimitBuilder {
     limiter: Box<dyn Limiter>,
@@ -279,7 +317,7 @@ impl AdaptiveLimitBuilder {
         }
         let name = self.name.unwrap_or_else(|| "limit".into());
         let shared = Shared {
-            places: Bulkhead::builder(self.initial).name(name).build(),
+            places: Bulkhead::builder(self.initial).name(name).build()?,
             min: self.min as f64,
             max: self.max as f64,
             clock: self.clock,
@@ -380,7 +418,7 @@ impl Shared {
             }),
         }
         if limit.floor() != before.floor() {
-            self.places.resize(*limit as usize);
+            self.places.resize_to(*limit as usize);
             self.tell(|| {
                 #[cfg(feature = "tracing")]
                 tracing::debug!(

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::limiter::is_idle;
+use crate::BuildError;
+
+use super::limiter::{checked_smoothing, is_idle};
 use super::{Limiter, Sample};
 
 /// Follows the queue that the round-trip time betrays: `queue = ⌈limit · (1 − rtt_noload / rtt)⌉`.
@@ -63,18 +65,42 @@ impl Default for Vegas {
 }
 
 impl Vegas {
-    /// How much of each change is taken: above 0, up to 1, which is also taken for what is outside.
-    #[must_use]
-    pub fn smoothing(mut self, share: f64) -> Self {
-        self.smoothing = if share > 0.0 { share.min(1.0) } else { 1.0 };
-        self
+    /// How much of each change is taken: above 0, up to 1.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::limit::Vegas;
+    ///
+    /// assert!(Vegas::default().smoothing(0.5).is_ok());
+    /// let refused = Vegas::default().smoothing(0.0).unwrap_err();
+    /// assert_eq!(refused.to_string(), "smoothing is 0; allowed are above 0 to 1");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when it is outside that.
+    pub fn smoothing(mut self, share: f64) -> Result<Self, BuildError> {
+        self.smoothing = checked_smoothing(share)?;
+        Ok(self)
     }
 
     /// After how many samples per unit of the limit the base is taken anew, from 1 up.
-    #[must_use]
-    pub fn probe_multiplier(mut self, multiplier: u32) -> Self {
-        self.probe_multiplier = f64::from(multiplier.max(1));
-        self
+    ///
+    /// ```
+    /// use wheelhouse_resilience::limit::Vegas;
+    ///
+    /// assert!(Vegas::default().probe_multiplier(100).is_ok());
+    /// assert!(Vegas::default().probe_multiplier(0).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when it is 0.
+    pub fn probe_multiplier(mut self, multiplier: u32) -> Result<Self, BuildError> {
+        if multiplier == 0 {
+            return Err(BuildError::new("probe_multiplier", "0", "1 and more"));
+        }
+        self.probe_multiplier = f64::from(multiplier);
+        Ok(self)
     }
 
     /// Makes the random factors a function of `seed`.
@@ -147,7 +173,10 @@ mod tests {
 
     /// A limiter that knows the base and does not probe within a test.
     fn vegas() -> Vegas {
-        let mut vegas = Vegas::default().probe_multiplier(1_000_000).seed(1);
+        let mut vegas = Vegas::default()
+            .probe_multiplier(1_000_000)
+            .unwrap()
+            .seed(1);
         vegas.update(100.0, &Sample::good(BASE, 100));
         vegas
     }
@@ -178,7 +207,10 @@ mod tests {
         assert_eq!(vegas().update(100.0, &Sample::dropped(100)), 98.0);
         assert_eq!(vegas().update(100.0, &Sample::good(BASE, 49)), 100.0);
         assert_eq!(
-            vegas().smoothing(0.5).update(100.0, &with_queue(13.0)),
+            vegas()
+                .smoothing(0.5)
+                .unwrap()
+                .update(100.0, &with_queue(13.0)),
             99.0
         );
     }

@@ -10,6 +10,20 @@ use super::heat::WHOLE;
 use crate::{BuildError, CpuMeter, CpuSource};
 
 /// Settings of a [`Shedder`]; see [`Shedder::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use wheelhouse_resilience::Shedder;
+///
+/// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+/// let shedder = Shedder::builder()
+///     .name("api")
+///     .threshold(800)
+///     .sample_period(Duration::from_millis(50))
+///     .build()?;
+/// assert_eq!(shedder.name(), "api");
+/// # Ok(()) }
+/// ```
 #[must_use]
 pub struct ShedderBuilder {
     pub(super) name: String,

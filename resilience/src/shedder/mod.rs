@@ -256,6 +256,17 @@ impl Shedder {
     /// is dropped. It sleeps in real time, whatever the clock of the shedder. Calls step in when it
     /// is late by a period.
     ///
+    /// ```
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let shedder = Shedder::builder().build()?;
+    /// let sampler = shedder.start_sampler()?;
+    /// // … as long as the server runs …
+    /// drop(sampler);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// What the system says when it has no thread to give.
