@@ -38,6 +38,9 @@ pub(crate) struct Line<T>(pub(crate) T);
 pub struct Striped<T>([Line<T>; STRIPES]);
 
 impl<T> Striped<T> {
+    /// How many values there are.
+    pub const COUNT: usize = STRIPES;
+
     /// What `each` makes, for each group of threads.
     ///
     /// ```
