@@ -204,9 +204,13 @@ struct Model {
     /// What a closed breaker has counted: when, and whether it failed.
     outcomes: VecDeque<(u64, bool)>,
     evidence: f64,
+    /// Whether a failure found the rate too large, and only calls missing.
+    watched: bool,
     leases: Vec<(u64, u64)>,
     probed: (u32, u32),
     next_probe: u64,
+    /// Since it was built or reset.
+    opened: bool,
     level: i32,
     closed_at: u64,
     figures: Figures,
@@ -222,9 +226,11 @@ impl Model {
             until: u64::MAX,
             outcomes: VecDeque::new(),
             evidence: 0.0,
+            watched: false,
             leases: Vec::new(),
             probed: (0, 0),
             next_probe: 0,
+            opened: false,
             level: 0,
             closed_at: 0,
             figures: Figures::default(),
@@ -234,11 +240,13 @@ impl Model {
     fn enter(&mut self, state: State, cause: Cause) {
         self.until = match state {
             State::Open => {
-                let stable = self.now - self.closed_at >= STABLE || self.told.is_empty();
+                let stable = self.now - self.closed_at >= STABLE;
                 self.level = match self.state {
                     State::Closed if stable => 0,
+                    _ if !self.opened => 0,
                     _ => self.level + 1,
                 };
+                self.opened = true;
                 let growth = if self.setting.growth { 2_f64 } else { 1.0 };
                 let grown = self.setting.cool_down as f64 * growth.powi(self.level);
                 self.now + (grown as u64).min(CAP)
@@ -252,9 +260,10 @@ impl Model {
         if state == State::Closed {
             self.outcomes.clear();
             self.evidence = 0.0;
+            self.watched = false;
             self.closed_at = self.now;
             if cause == Cause::Forced {
-                (self.level, self.next_probe) = (0, 0);
+                (self.opened, self.next_probe) = (false, 0);
             }
         }
         self.leases.clear();
@@ -276,7 +285,7 @@ impl Model {
                 break;
             };
             self.leases.swap_remove(at);
-            self.probe_ended(self.setting.expired, true);
+            self.probe_ended(self.setting.expired);
         }
         if self.state == State::HalfOpen && self.now >= self.until {
             match self.setting.half_open.unwrap().1 {
@@ -348,7 +357,7 @@ impl Model {
                     return Settled::Stale;
                 };
                 self.leases.swap_remove(at);
-                self.probe_ended(verdict, false);
+                self.probe_ended(verdict);
             }
             None if call.generation != self.told.len() => {
                 self.figures.stale += 1;
@@ -369,13 +378,11 @@ impl Model {
         }
     }
 
-    fn probe_ended(&mut self, verdict: Verdict, expired: bool) {
+    fn probe_ended(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Ignored => {
-                if !expired {
-                    self.figures.ignored += 1;
-                    self.next_probe = 0;
-                }
+                self.figures.ignored += 1;
+                self.next_probe = 0;
                 return;
             }
             Verdict::Success => {
@@ -444,8 +451,13 @@ impl Model {
         };
         self.evidence = (self.evidence + weight).max(0.0);
         let (requests, errors) = self.window();
-        let too_many =
-            |least: u64| requests > 0 && requests as u64 >= least && 2 * errors > requests;
+        let mut too_many = |least: u64| {
+            // Rates look when a call fails; and when one goes well, if only calls were missing.
+            let looks = failed || self.watched;
+            let (over, enough) = (2 * errors > requests, requests as u64 >= least);
+            self.watched = looks && over && !enough || failed && self.watched;
+            looks && over && enough
+        };
         let tripped = match self.setting.policy {
             Policy::Consecutive(most) => {
                 let run = self.outcomes.iter().rev().take_while(|(_, failed)| *failed);
@@ -455,10 +467,7 @@ impl Model {
             Policy::Count(size, least) => too_many(least.min(size as u64)).then_some("error rate"),
             Policy::Time(_, least) => too_many(least).then_some("error rate"),
         };
-        // Policies look when a call fails.
-        if let Some(policy) = tripped
-            && failed
-        {
+        if let Some(policy) = tripped {
             self.enter(State::Open, Cause::Tripped(policy));
         }
     }

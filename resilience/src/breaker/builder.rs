@@ -113,10 +113,7 @@ impl BreakerBuilder {
 
     /// How long the breaker stays open before it lets a probe through. 0 is allowed.
     pub fn cool_down(self, cool_down: Duration) -> Self {
-        self.set_up(|settings| {
-            settings.cool_down = nanos(cool_down);
-            settings.max_cool_down = settings.max_cool_down.max(settings.cool_down);
-        })
+        self.set_up(|settings| settings.cool_down = nanos(cool_down))
     }
 
     /// By how much each cool-down is longer than the one before, when there was no stable time
@@ -125,9 +122,10 @@ impl BreakerBuilder {
         self.set_up(|settings| settings.growth = factor)
     }
 
-    /// How long a cool-down can grow, before jitter: 60 s unless set, and not less than the cool-down.
+    /// How long a cool-down can grow, before jitter; not less than the cool-down. Unless set, 60 s, or
+    /// the cool-down if that is longer.
     pub fn max_cool_down(self, cap: Duration) -> Self {
-        self.set_up(|settings| settings.max_cool_down = nanos(cap))
+        self.set_up(|settings| settings.max_cool_down = Some(nanos(cap)))
     }
 
     /// By which share a cool-down is longer at random, from 0 to 1: so that breakers that opened
@@ -160,7 +158,8 @@ impl BreakerBuilder {
         self.set_up(|settings| settings.lease = time.map_or(NEVER, nanos))
     }
 
-    /// What a probe counts as when its lease expires: a failure unless set.
+    /// What a probe counts as when its lease expires: a failure unless set. Ignored, its turn is free
+    /// again too.
     pub fn expired_as(self, verdict: Verdict) -> Self {
         self.set_up(|settings| settings.expired = verdict)
     }
@@ -209,7 +208,9 @@ impl BreakerBuilder {
 
     /// Calls `hook` at every transition, in order, outside every lock: it may use the breaker. It
     /// runs on the thread of the call that made the transition, or of another one that came then. A
-    /// panic in it is counted and goes no further.
+    /// panic in it is counted and goes no further. While it takes its time, 1 024 transitions wait for
+    /// it; further ones are lost, which shows in
+    /// [`BreakerStats::lost_transitions`](crate::BreakerStats::lost_transitions).
     pub fn on_transition(mut self, hook: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
         self.hooks.push(Hook(Arc::new(hook)));
         self

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::contain::contained;
 use crate::BuildError;
 
 /// What the probes of one half-open time have shown so far. Ignored ones are not among them.
@@ -121,8 +122,10 @@ impl Closing {
         }
     }
 
-    /// As `decide` says, which is asked whenever a probe has ended, under the breaker's lock: it must
-    /// not use the breaker. Its panic counts as [`Decision::Open`].
+    /// As `decide` says, which is asked about each probe that has ended, in turn and outside every
+    /// lock: it may use the breaker. Its panic is counted, in
+    /// [`BreakerStats::policy_panics`](crate::BreakerStats::policy_panics), and taken for
+    /// [`Decision::Open`].
     #[must_use]
     pub fn by(decide: impl Fn(&Probes) -> Decision + Send + Sync + 'static) -> Self {
         Closing {
@@ -130,8 +133,9 @@ impl Closing {
         }
     }
 
-    pub(crate) fn decide(&self, probes: &Probes) -> Decision {
-        match &self.rule {
+    /// `None` if the user's own code is to be asked.
+    pub(super) fn decide(&self, probes: &Probes) -> Option<Decision> {
+        Some(match &self.rule {
             Rule::Successes(_) if probes.failures > 0 => Decision::Open,
             Rule::Successes(needed) if probes.consecutive_successes >= *needed => Decision::Close,
             Rule::Of { needed, .. } if probes.successes >= *needed => Decision::Close,
@@ -142,11 +146,20 @@ impl Closing {
                     false => Decision::Close,
                 }
             }
-            Rule::By(decide) => {
-                let decide = std::panic::AssertUnwindSafe(|| decide(probes));
-                std::panic::catch_unwind(decide).unwrap_or(Decision::Open)
-            }
+            Rule::By(_) => return None,
             _ => Decision::Wait,
+        })
+    }
+
+    pub(super) fn is_users(&self) -> bool {
+        matches!(self.rule, Rule::By(_))
+    }
+
+    /// What the user's own code says; `None` when it panics.
+    pub(super) fn ask(&self, probes: &Probes) -> Option<Decision> {
+        match &self.rule {
+            Rule::By(decide) => contained(|| decide(probes)),
+            _ => self.decide(probes),
         }
     }
 

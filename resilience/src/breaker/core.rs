@@ -7,19 +7,22 @@
 //!   generation: it is stale.
 //! - Everything else (half-open, transitions) is decided under the lock of the [`Gate`], which
 //!   alone writes the word, but for the end of the ramp.
-//! - `until` is written before the word that it belongs to, and read after it.
+//! - `until` is written before the word that it belongs to, and read between two loads of that word.
 //!
 //! # Races considered
 //!
 //! - A call ends while the breaker changes: it has seen the old word and counts after the counters
-//!   were reset. It is as if it had ended a moment later, in the next closed time, which is at least a
-//!   cool-down away: at most one call for each thread.
-//! - A rejection reads `until` of a later opening than its word's: it is rejected once more, with another
-//!   `retry_after`.
-//! - Two calls trip: the second finds another word under the lock and does nothing.
+//!   were reset. It is as if it had ended a moment later, in the next closed time: at most one call for
+//!   each thread.
+//! - Others open and close the breaker between the look at the word and that at `until`, which is of a
+//!   later opening then: the word has changed too, and both are looked at again.
+//! - A call in the ramp finds the `until` of an opening that is being made: it is rejected, or stale
+//!   when it ends, as it would be a moment later.
+//! - Two calls trip: the second finds another generation under the lock and does nothing.
+//! - A success clears the watch (see word.rs) while a failure finds that it is needed: it is set again
+//!   by the next failure.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use wheelhouse_collection::{Outcome, Probability};
 
@@ -27,7 +30,7 @@ use super::event::{Events, Hook, Listeners};
 use super::gate::Gate;
 use super::settings::Settings;
 use super::stats::BreakerStats;
-use super::tally::Tally;
+use super::tally::{Finding, Tally};
 use super::timers::Armed;
 use super::trip::Trip;
 use super::word::{Mode, Word};
@@ -44,6 +47,8 @@ pub(crate) enum Admission {
     Circuit,
     /// A throttle, which never trips and is asked about every call.
     Throttle(Box<Throttle>),
+    /// Nothing and nobody: it is disabled for good.
+    Exempt,
 }
 
 pub(crate) struct Core {
@@ -186,10 +191,20 @@ impl Core {
         Word(self.word.load(Ordering::Acquire))
     }
 
+    /// The word, and the `until` that belongs to it.
     #[inline]
-    pub(super) fn until(&self) -> u64 {
-        // Relaxed: read after the word, which publishes it.
-        self.until.load(Ordering::Relaxed)
+    pub(super) fn look(&self) -> (Word, u64) {
+        let mut word = self.load();
+        loop {
+            // Acquire: pairs with the Release in `Core::enter`: when this is of a later opening, the
+            // load that follows finds a later word.
+            let until = self.until.load(Ordering::Acquire);
+            let again = self.load();
+            if again == word {
+                return (word, until);
+            }
+            word = again;
+        }
     }
 
     // --- Admission ---------------------------------------------------------
@@ -204,7 +219,7 @@ impl Core {
             Admission::Throttle(throttle) if word.is_closed() => {
                 self.admit_throttled(throttle, word)
             }
-            _ => self.admit_otherwise(word),
+            _ => self.admit_otherwise(),
         }
     }
 
@@ -222,21 +237,27 @@ impl Core {
         }
     }
 
-    fn admit_otherwise(&self, word: Word) -> Result<Ticket, Rejected> {
-        let admitted = match word.mode() {
-            Mode::ForcedOpen => Err(Rejected::new(Reason::ForcedOpen)),
-            Mode::Open => {
-                let (now, until) = (self.clock.nanos(), self.until());
-                match until.checked_sub(now) {
-                    Some(left) if left > 0 => Err(Rejected::after(Reason::Open, left)),
-                    _ => self.admit_at_gate(now),
+    fn admit_otherwise(&self) -> Result<Ticket, Rejected> {
+        let admitted = loop {
+            let (word, until) = self.look();
+            break match word.mode() {
+                Mode::ForcedOpen => Err(Rejected::new(Reason::ForcedOpen)),
+                Mode::Open | Mode::HalfOpen => {
+                    let now = self.clock.nanos();
+                    if word.mode() == Mode::Open && now < until {
+                        Err(Rejected::after(Reason::Open, until - now))
+                    } else if let Some(admitted) = self.admit_at_gate(now) {
+                        admitted
+                    } else {
+                        // Another has made it something else.
+                        continue;
+                    }
                 }
-            }
-            Mode::HalfOpen => self.admit_at_gate(self.clock.nanos()),
-            Mode::Ramp => self.admit_in_ramp(word, self.clock.nanos()),
-            Mode::Closed => self.admit_closed(word, true),
-            Mode::MetricsOnly => self.admit_observed(word),
-            Mode::ForcedClosed | Mode::Disabled => self.admit_closed(word, false),
+                Mode::Ramp => self.admit_in_ramp(word, until.saturating_sub(self.clock.nanos())),
+                Mode::Closed => self.admit_closed(word, true),
+                Mode::MetricsOnly => self.admit_observed(word),
+                Mode::ForcedClosed | Mode::Disabled => self.admit_closed(word, false),
+            };
         };
         if admitted.is_err() {
             self.tally.rejected();
@@ -268,9 +289,10 @@ impl Core {
     /// The rejection of every call at present, if there is one: it is open, and not half-open yet.
     #[cfg(feature = "tower")]
     pub(super) fn rejects_all(&self) -> Option<Rejected> {
-        match self.load().mode() {
+        let (word, until) = self.look();
+        match word.mode() {
             Mode::ForcedOpen => Some(Rejected::new(Reason::ForcedOpen)),
-            Mode::Open => match self.until().saturating_sub(self.clock.nanos()) {
+            Mode::Open => match until.saturating_sub(self.clock.nanos()) {
                 0 => None,
                 left => Some(Rejected::after(Reason::Open, left)),
             },
@@ -279,15 +301,15 @@ impl Core {
     }
 
     /// Any mode in which calls may go unless there are too many.
-    pub(super) fn admit_closed(&self, word: Word, capped: bool) -> Result<Ticket, Rejected> {
+    fn admit_closed(&self, word: Word, capped: bool) -> Result<Ticket, Rejected> {
         self.take_place(capped)?;
         let timed = self.settings.slow_after != NEVER;
         let mark = if timed { self.clock.nanos() } else { 0 };
         Ok(Ticket::new(word, mark))
     }
 
-    pub(super) fn admit_in_ramp(&self, word: Word, now: u64) -> Result<Ticket, Rejected> {
-        let left = self.until().saturating_sub(now);
+    /// `left` is how long the ramp lasts still.
+    fn admit_in_ramp(&self, word: Word, left: u64) -> Result<Ticket, Rejected> {
         if left == 0 {
             let closed = word.with(Mode::Closed);
             // Release: keeps what the word published. Relaxed when it fails: somebody else has
@@ -300,7 +322,7 @@ impl Core {
         let done = 1.0 - left as f64 / self.settings.ramp as f64;
         match self.random() < 0.25 + 0.75 * done {
             true => self.admit_closed(word, true),
-            false => Err(Rejected::after(Reason::Ramp, left)),
+            false => Err(Rejected::new(Reason::Ramp)),
         }
     }
 
@@ -309,12 +331,16 @@ impl Core {
         let Some(most) = self.settings.max_in_flight else {
             return Ok(());
         };
-        // Relaxed, and in `leave_place`: the number is all there is to it.
-        if self.in_flight.fetch_add(1, Ordering::Relaxed) >= most && capped {
-            self.leave_place();
-            return Err(Rejected::new(Reason::InFlightCap));
+        let more = |now: u32| (!capped || now < most).then(|| now.saturating_add(1));
+        // Relaxed, and in `leave_place`: the number is all there is to it. In one access: a call that
+        // is counted before it is rejected would take the place of one that fits.
+        let taken = self
+            .in_flight
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        match taken {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Rejected::new(Reason::InFlightCap)),
         }
-        Ok(())
     }
 
     pub(super) fn leave_place(&self) {
@@ -331,7 +357,7 @@ impl Core {
         if word == ticket.word && word.is_closed() && self.plain {
             match verdict {
                 Verdict::Success => {
-                    if let Some(policy) = self.tally.success(&self.clock) {
+                    if let Some(policy) = self.tally.success(word, &self.clock) {
                         self.trip(word, Cause::Tripped(policy));
                     }
                 }
@@ -367,14 +393,14 @@ impl Core {
         match word.mode() {
             Mode::Closed => self.count_closed(word, verdict, slow),
             Mode::Ramp => {
-                if verdict == Verdict::Failure && self.clock.nanos() < self.until() {
+                if verdict == Verdict::Failure && self.is_in_ramp(word) {
                     self.trip(word, Cause::FailedInRamp);
                 }
                 self.count_closed(word, verdict, slow);
             }
             Mode::MetricsOnly if verdict != Verdict::Ignored => {
                 let outcome = Outcome::new(verdict == Verdict::Failure, slow);
-                let _ = self.tally.marked(outcome, &self.clock);
+                let _ = self.tally.marked(word, outcome, &self.clock);
             }
             Mode::Disabled => {}
             _ => self.count(verdict, slow),
@@ -395,6 +421,13 @@ impl Core {
         Settled::Counted
     }
 
+    /// Whether the ramp of this word lasts still.
+    fn is_in_ramp(&self, word: Word) -> bool {
+        let now = self.clock.nanos();
+        let (last, until) = self.look();
+        last == word && now < until
+    }
+
     /// Whether a call that began at `began` has taken too long.
     pub(super) fn is_slow(&self, began: u64) -> bool {
         let after = self.settings.slow_after;
@@ -403,19 +436,37 @@ impl Core {
 
     #[inline]
     fn count_closed(&self, word: Word, verdict: Verdict, slow: bool) {
-        let tripped = match (verdict, slow) {
-            (Verdict::Success, false) => self.tally.success(&self.clock),
-            (Verdict::Ignored, _) => {
-                self.tally.ignored();
-                None
-            }
+        let found = match (verdict, slow) {
+            (Verdict::Success, false) => Finding::of(self.tally.success(word, &self.clock)),
+            (Verdict::Ignored, _) => return self.tally.ignored(),
             _ => {
                 let outcome = Outcome::new(verdict == Verdict::Failure, slow);
-                self.tally.marked(outcome, &self.clock)
+                self.tally.marked(word, outcome, &self.clock)
             }
         };
-        if let Some(policy) = tripped {
+        let found = match word.is_watched() && verdict == Verdict::Success {
+            true => found.or(self.tally.look(&self.clock)),
+            false => found,
+        };
+        if let Finding::Exceeded(policy) = found {
             self.trip(word, Cause::Tripped(policy));
+        } else if word.mode() == Mode::Closed {
+            let watched = match found {
+                Finding::Short => word.watched(),
+                // A failure may not have looked at all windows.
+                _ if verdict == Verdict::Failure => word,
+                _ => word.with(Mode::Closed),
+            };
+            if watched != word {
+                // AcqRel: keeps what the word published. Relaxed when it fails: another has changed it,
+                // and whoever changes the generation clears the bit.
+                let _ = self.word.compare_exchange(
+                    word.0,
+                    watched.0,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+            }
         }
     }
 
@@ -468,24 +519,23 @@ impl Core {
     // --- What others see ---------------------------------------------------
 
     pub(super) fn state(&self) -> State {
-        let word = self.load();
-        let by_now = || self.clock.nanos() >= self.until();
+        let (word, until) = self.look();
         match word.mode() {
-            Mode::Open if by_now() => State::HalfOpen,
+            Mode::Open if self.clock.nanos() >= until => State::HalfOpen,
             mode => mode.state(),
         }
     }
 
     pub(super) fn rejection_probability(&self) -> f64 {
-        let word = self.load();
+        let (word, until) = self.look();
         match (&self.admission, word.mode(), self.state()) {
             (Admission::Throttle(throttle), Mode::Closed | Mode::MetricsOnly, _) => {
                 throttle.probability(self.clock.nanos())
             }
             (_, _, State::Open | State::ForcedOpen) => 1.0,
             (_, Mode::Ramp, _) => {
-                let left = self.until().saturating_sub(self.clock.nanos());
-                0.75 * left as f64 / self.settings.ramp.max(1) as f64
+                let left = until.saturating_sub(self.clock.nanos());
+                (0.75 * left as f64 / self.settings.ramp.max(1) as f64).min(1.0)
             }
             _ => 0.0,
         }
@@ -495,10 +545,13 @@ impl Core {
         let totals = self.tally.totals();
         let window = self.tally.window_at(self.clock.nanos());
         let state = self.state();
-        let probes = self.gate.lock().probes_started;
+        let (probes, rule_panics) = {
+            let gate = self.gate.lock();
+            (gate.probes_started, gate.rule_panics)
+        };
         let throttled = match &self.admission {
             Admission::Throttle(throttle) => throttle.totals().unwrap_or_default(),
-            Admission::Circuit => throttle::Totals::default(),
+            Admission::Circuit | Admission::Exempt => throttle::Totals::default(),
         };
         BreakerStats {
             state,
@@ -520,6 +573,8 @@ impl Core {
                 .listeners
                 .get()
                 .map_or(0, |listeners| listeners.panics()),
+            policy_panics: self.tally.policy_panics() + rule_panics,
+            lost_transitions: self.listeners.get().map_or(0, |listeners| listeners.lost()),
             window,
         }
     }
@@ -540,11 +595,11 @@ impl Core {
         self.listeners.get_or_init(Box::default).subscribe()
     }
 
-    /// How long until something is due by time, if anything is.
-    pub(super) fn due_in(&self) -> Option<Duration> {
-        let due = self.gate.lock().due(self.load(), self.until());
-        let now = self.clock.nanos();
-        (due != NEVER).then(|| Duration::from_nanos(due.saturating_sub(now)))
+    /// When something is due by time; [`NEVER`] if nothing is.
+    pub(super) fn due(&self) -> u64 {
+        let gate = self.gate.lock();
+        // Relaxed: nobody writes it but under the lock.
+        gate.due(self.load(), self.until.load(Ordering::Relaxed))
     }
 }
 

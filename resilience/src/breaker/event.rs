@@ -6,10 +6,11 @@
 //!   outbox is that of the transitions.
 //! - It is delivered outside. One thread at a time delivers, until the outbox is empty; others leave
 //!   theirs to it. A hook that makes a transition leaves it to the delivery that called the hook.
+//! - Hooks, the metrics recorder and the tracing subscriber are user code: their panics go no further.
+//! - What the outbox has no room for is lost, and counted for each subscriber.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use parking_lot::Mutex;
 
 use super::State;
+use super::contain::{contained, report};
 
 /// How many events wait for a subscriber before it loses some.
 const CAPACITY: usize = 256;
@@ -68,8 +70,9 @@ pub(super) struct Hook(pub(super) Arc<dyn Fn(&Transition) + Send + Sync>);
 
 /// The transitions of one breaker as they happen, from [`Breaker::subscribe`](super::Breaker::subscribe).
 ///
-/// Holds 256 of them; a subscriber that falls further behind loses later ones, which shows in
-/// [`lost`](Self::lost) and in the sequence.
+/// Holds 256 of them; a subscriber that falls further behind loses later ones. So does every subscriber
+/// while a hook takes its time and 1 024 wait for it. Both show in [`lost`](Self::lost) and in the
+/// sequence.
 pub struct Events {
     receiver: Receiver<Transition>,
     lost: Arc<AtomicU64>,
@@ -110,7 +113,7 @@ impl Events {
         self.receiver.recv_timeout(timeout).ok()
     }
 
-    /// How many this subscriber was too slow for.
+    /// How many this subscriber has lost: it was too slow for them, or a hook was.
     ///
     /// ```
     /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
@@ -138,6 +141,8 @@ pub(super) struct Listeners {
     subscribers: Mutex<Vec<(Sender<Transition>, Arc<AtomicU64>)>>,
     outbox: Mutex<Outbox>,
     panics: AtomicU64,
+    /// What the outbox had no room for.
+    lost: AtomicU64,
 }
 
 #[derive(Default)]
@@ -165,41 +170,31 @@ impl Listeners {
     pub(super) fn put(&self, transition: Transition) {
         let mut outbox = self.outbox.lock();
         if outbox.waiting.len() < OUTBOX {
-            outbox.waiting.push_back(transition);
+            return outbox.waiting.push_back(transition);
+        }
+        // Relaxed, both: figures.
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        for (_, lost) in self.subscribers.lock().iter() {
+            lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Called outside every lock.
     pub(super) fn deliver(&self) {
-        {
-            let mut outbox = self.outbox.lock();
-            if outbox.delivering {
-                return;
-            }
-            outbox.delivering = true;
+        if std::mem::replace(&mut self.outbox.lock().delivering, true) {
+            return;
         }
-        loop {
-            let next = {
-                let mut outbox = self.outbox.lock();
-                let next = outbox.waiting.pop_front();
-                outbox.delivering = next.is_some();
-                next
-            };
-            let Some(transition) = next else { return };
+        let delivery = Delivery(self);
+        while let Some(transition) = delivery.next() {
             self.tell(&transition);
         }
+        std::mem::forget(delivery);
     }
 
     fn tell(&self, transition: &Transition) {
-        super::meters::transition(transition);
+        self.contain(transition, || super::meters::transition(transition));
         for hook in &self.hooks {
-            let call = AssertUnwindSafe(|| (hook.0)(transition));
-            if catch_unwind(call).is_err() {
-                // Relaxed: a figure.
-                self.panics.fetch_add(1, Ordering::Relaxed);
-                #[cfg(feature = "tracing")]
-                tracing::error!(breaker = &*transition.name, "a transition hook panicked");
-            }
+            self.contain(transition, || (hook.0)(transition));
         }
         self.subscribers.lock().retain(|(sender, lost)| {
             match sender.try_send(transition.clone()) {
@@ -214,8 +209,40 @@ impl Listeners {
         });
     }
 
+    fn contain(&self, transition: &Transition, user: impl FnOnce()) {
+        if contained(user).is_none() {
+            // Relaxed: a figure.
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            report("listener to transitions", &transition.name);
+        }
+    }
+
     pub(super) fn panics(&self) -> u64 {
         // Relaxed: a figure.
         self.panics.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        // Relaxed: a figure.
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// One thread delivers. If it unwinds in spite of all, the next delivery goes on.
+struct Delivery<'a>(&'a Listeners);
+
+impl Delivery<'_> {
+    /// At the end, in the same step, others may deliver again.
+    fn next(&self) -> Option<Transition> {
+        let mut outbox = self.0.outbox.lock();
+        let next = outbox.waiting.pop_front();
+        outbox.delivering = next.is_some();
+        next
+    }
+}
+
+impl Drop for Delivery<'_> {
+    fn drop(&mut self) {
+        self.0.outbox.lock().delivering = false;
     }
 }

@@ -3,13 +3,19 @@
 //!
 //! # Invariants
 //!
-//! - I1: the word changes under the lock (but for the end of the ramp, which keeps its generation), so
-//!   each generation begins with one transition, and transitions have one order.
+//! - I1: the generation changes under the lock, so each begins with one transition, and transitions
+//!   have one order.
 //! - I2: a lease is in the list from its probe's admission until the first of: its verdict, its
 //!   permit's drop, its expiry, the end of the half-open time. Whoever takes it out of the list counts
 //!   it, so it counts once; a verdict that does not find its lease is stale.
 //! - I3: at most `max_probes` leases are in the list, and never more than the closing rule needs.
+//! - I4: no code of the user's runs under the lock: not a hook, a clock, a policy, nor a closing rule.
+//!   A closing rule of the user's is asked afterwards, about each probe in turn, by one thread at a
+//!   time; what it says holds if the breaker is still in the same generation.
 
+use std::collections::VecDeque;
+
+use super::contain::report;
 use super::core::{Admission, Core, Ticket};
 use super::event::Transition;
 use super::word::{Mode, Word};
@@ -23,8 +29,12 @@ pub(super) struct Gate {
     half_open: Option<Box<HalfOpen>>,
     /// When the next probe may start.
     next_probe: u64,
+    /// Panics of the closing rule.
+    pub(super) rule_panics: u64,
     /// Since the breaker was built; the number of the next lease.
     pub(super) probes_started: u64,
+    /// Whether it has opened since it was built, or reset.
+    opened: bool,
     /// Openings without a stable time between.
     level: u32,
     closed_at: u64,
@@ -36,6 +46,10 @@ struct HalfOpen {
     ends: u64,
     leases: Vec<Lease>,
     probes: Probes,
+    /// What a closing rule of the user's is to be asked about.
+    undecided: VecDeque<Probes>,
+    /// Whether somebody asks it.
+    deciding: bool,
 }
 
 #[derive(Debug)]
@@ -84,53 +98,65 @@ impl Gate {
 }
 
 impl Core {
-    /// Open past its cool-down, or half-open.
-    #[cold]
-    pub(super) fn admit_at_gate(&self, now: u64) -> Result<Ticket, Rejected> {
-        let admitted = {
+    /// Runs `step` under the lock, and then, outside, what follows from a change: events and timers.
+    pub(super) fn at_gate<T>(&self, step: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        let (result, change) = {
             let mut gate = self.gate.lock();
-            self.catch_up(&mut gate, now);
+            let seen = |gate: &Gate| {
+                let word = self.load();
+                // Nobody writes it but under the lock.
+                let until = self.until.load(Ordering::Relaxed);
+                (word.generation(), gate.due(word, until))
+            };
+            let before = seen(&gate);
+            let result = step(&mut gate);
+            let after = seen(&gate);
+            (result, (before != after).then_some(before.0 != after.0))
+        };
+        if let Some(transition) = change {
+            self.tell(transition);
+        }
+        result
+    }
+
+    /// Open past its cool-down, or half-open. `None` when it has become something else meanwhile.
+    #[cold]
+    pub(super) fn admit_at_gate(&self, now: u64) -> Option<Result<Ticket, Rejected>> {
+        if self.settings.closing.is_users() {
+            self.tick_at(now);
+        }
+        self.at_gate(|gate| {
+            self.catch_up(gate, now);
             let word = self.load();
             match word.mode() {
-                Mode::HalfOpen => self.lease(&mut gate, word, now),
+                Mode::HalfOpen => Some(self.lease(gate, word, now)),
                 Mode::Open => {
-                    let left = self.until().saturating_sub(now);
-                    Err(Rejected::after(Reason::Open, left))
+                    let left = self.until.load(Ordering::Relaxed).saturating_sub(now);
+                    Some(Err(Rejected::after(Reason::Open, left)))
                 }
-                Mode::ForcedOpen => Err(Rejected::new(Reason::ForcedOpen)),
-                // Another has closed it meanwhile.
-                Mode::Ramp => self.admit_in_ramp(word, now),
-                Mode::Closed => self.admit_closed(word, true),
-                Mode::ForcedClosed | Mode::Disabled | Mode::MetricsOnly => {
-                    self.admit_closed(word, false)
-                }
+                _ => None,
             }
-        };
-        self.tell();
-        admitted
+        })
     }
 
     /// Makes the transitions that are due at `now`: at most one of each kind, so it ends however
     /// short the times are.
     pub(super) fn catch_up(&self, gate: &mut Locked<'_>, now: u64) {
-        if self.load().mode() == Mode::Open && now >= self.until() {
+        // Relaxed: nobody writes it but under the lock.
+        if self.load().mode() == Mode::Open && now >= self.until.load(Ordering::Relaxed) {
             self.enter(gate, Mode::HalfOpen, Cause::CooledDown, now);
         }
         if self.load().mode() != Mode::HalfOpen {
             return;
         }
         while let Some(lease) = gate.take(|lease| now >= lease.expires) {
-            let verdict = self.settings.expired;
-            if verdict == Verdict::Ignored {
-                continue;
-            }
-            self.count(verdict, false);
-            self.judge(gate, verdict, lease.began, now);
+            self.probe_ended(gate, self.settings.expired, lease.began, now);
             if self.load().mode() != Mode::HalfOpen {
                 return;
             }
         }
-        if now >= gate.half_open_ends() {
+        // Not before the closing rule has been asked about the last of them.
+        if now >= gate.half_open_ends() && gate.half_open().undecided.is_empty() {
             let (mode, cause) = (self.settings.half_open_end, Cause::HalfOpenTimeout);
             match mode {
                 HalfOpenEnd::Open => self.enter(gate, Mode::Open, cause, now),
@@ -172,45 +198,77 @@ impl Core {
     #[cold]
     pub(super) fn settle_probe(&self, ticket: Ticket, verdict: Verdict) -> Settled {
         let now = self.clock.nanos();
-        let settled = {
-            let mut gate = self.gate.lock();
-            self.catch_up(&mut gate, now);
-            match gate.take(|lease| lease.number == ticket.lease()) {
-                None => None,
-                Some(lease) => {
-                    if verdict == Verdict::Ignored {
-                        gate.next_probe = 0;
-                        self.count(verdict, false);
-                    } else {
-                        self.count(verdict, self.is_slow_at(lease.began, now));
-                        self.judge(&mut gate, verdict, lease.began, now);
-                    }
-                    Some(Settled::Counted)
-                }
-            }
-        };
-        self.tell();
+        if self.settings.closing.is_users() {
+            self.tick_at(now);
+        }
+        let settled = self.at_gate(|gate| {
+            self.catch_up(gate, now);
+            let lease = gate.take(|lease| lease.number == ticket.lease())?;
+            self.probe_ended(gate, verdict, lease.began, now);
+            Some(Settled::Counted)
+        });
+        self.decide();
         settled.unwrap_or_else(|| self.stale())
     }
 
     /// The probe was dropped without a verdict: its place is free at once, and so is its turn.
     #[cold]
     pub(super) fn return_lease(&self, ticket: Ticket) {
-        let mut gate = self.gate.lock();
-        if gate.take(|lease| lease.number == ticket.lease()).is_some() {
+        self.at_gate(|gate| {
+            if gate.take(|lease| lease.number == ticket.lease()).is_some() {
+                gate.next_probe = 0;
+            }
+        });
+    }
+
+    /// Takes the verdict of a probe into account, or of its lease that has expired.
+    fn probe_ended(&self, gate: &mut Locked<'_>, verdict: Verdict, began: u64, now: u64) {
+        if verdict == Verdict::Ignored {
             gate.next_probe = 0;
+            return self.count(verdict, false);
+        }
+        let slow = self.is_slow_at(began, now);
+        self.count(verdict, slow);
+        let half_open = gate.half_open();
+        half_open.probes.count(verdict == Verdict::Failure, slow);
+        match self.settings.closing.decide(&half_open.probes) {
+            None => half_open.undecided.push_back(half_open.probes),
+            Some(decision) => self.follow(gate, decision, now),
         }
     }
 
-    /// Takes a probe's verdict into account.
-    fn judge(&self, gate: &mut Locked<'_>, verdict: Verdict, began: u64, now: u64) {
-        let slow = self.is_slow_at(began, now);
-        let probes = &mut gate.half_open().probes;
-        probes.count(verdict == Verdict::Failure, slow);
-        match self.settings.closing.decide(probes) {
+    fn follow(&self, gate: &mut Locked<'_>, decision: Decision, now: u64) {
+        match decision {
             Decision::Wait => {}
             Decision::Open => self.enter(gate, Mode::Open, Cause::ProbesFailed, now),
             Decision::Close => self.enter(gate, Mode::Ramp, Cause::ProbesSucceeded, now),
+        }
+    }
+
+    /// Asks a closing rule of the user's about the probes that have ended. Outside every lock.
+    fn decide(&self) {
+        if !self.settings.closing.is_users() {
+            return;
+        }
+        let next = |gate: &mut Gate| {
+            let half_open = gate.half_open.as_mut().filter(|it| !it.deciding)?;
+            let probes = half_open.undecided.pop_front()?;
+            half_open.deciding = true;
+            Some((self.load(), probes))
+        };
+        while let Some((word, probes)) = self.at_gate(|gate| next(gate)) {
+            let said = self.settings.closing.ask(&probes);
+            if said.is_none() {
+                report("closing rule", self.name());
+            }
+            let now = self.clock.nanos();
+            self.at_gate(|gate| {
+                gate.half_open().deciding = false;
+                gate.rule_panics += u64::from(said.is_none());
+                if self.load() == word {
+                    self.follow(gate, said.unwrap_or(Decision::Open), now);
+                }
+            });
         }
     }
 
@@ -219,41 +277,39 @@ impl Core {
         after != NEVER && now.saturating_sub(began) >= after
     }
 
-    /// Opens, if the breaker is still in the state of this word.
+    /// Opens, if the breaker is still in the generation of this word.
     #[cold]
     pub(super) fn trip(&self, word: Word, cause: Cause) {
         let now = self.clock.nanos();
-        {
-            let mut gate = self.gate.lock();
-            if self.load() != word {
-                return;
+        self.at_gate(|gate| {
+            if self.load().generation() == word.generation() {
+                self.enter(gate, Mode::Open, cause, now);
             }
-            self.enter(&mut gate, Mode::Open, cause, now);
-        }
-        self.tell();
+        });
     }
 
     /// What the user says.
     pub(super) fn force(&self, mode: Mode) {
         let now = self.clock.nanos();
-        {
-            let mut gate = self.gate.lock();
-            if self.load().mode() == mode && mode != Mode::Closed {
-                return;
+        self.at_gate(|gate| {
+            if self.load().mode() != mode || mode == Mode::Closed {
+                self.enter(gate, mode, Cause::Forced, now);
             }
-            self.enter(&mut gate, mode, Cause::Forced, now);
-        }
-        self.tell();
+        });
     }
 
     /// What a timer says.
     pub(super) fn tick(&self) {
-        let now = self.clock.nanos();
-        {
-            let mut gate = self.gate.lock();
-            self.catch_up(&mut gate, now);
+        self.tick_at(self.clock.nanos());
+        if let Some(armed) = self.armed() {
+            armed.fired();
+            armed.arm(self);
         }
-        self.tell();
+    }
+
+    fn tick_at(&self, now: u64) {
+        self.at_gate(|gate| self.catch_up(gate, now));
+        self.decide();
     }
 
     fn enter(&self, gate: &mut Locked<'_>, mode: Mode, cause: Cause, now: u64) {
@@ -273,6 +329,7 @@ impl Core {
         if let Some(half_open) = &mut gate.half_open {
             half_open.leases.clear();
             half_open.probes = Probes::default();
+            half_open.undecided.clear();
         }
         if matches!(mode, Mode::Closed | Mode::Ramp | Mode::MetricsOnly) {
             gate.closed_at = now;
@@ -282,13 +339,13 @@ impl Core {
             }
         }
         if cause == Cause::Forced && mode == Mode::Closed {
-            gate.level = 0;
+            gate.opened = false;
             gate.next_probe = 0;
         }
-        // Others keep the last one: who has seen an open breaker, and reads it late, still finds the
-        // deadline of that. Relaxed: the word publishes it.
+        // Others keep the last one. Release: pairs with the Acquire in `look`: who finds it also finds
+        // the transition before this one.
         if let Some(until) = until {
-            self.until.store(until, Ordering::Relaxed);
+            self.until.store(until, Ordering::Release);
         }
         let new = old.next(mode);
         // Release: pairs with the Acquire in `load`, and publishes `until` and the reset.
@@ -309,19 +366,22 @@ impl Core {
     fn open(&self, gate: &mut Locked<'_>, old: Word, now: u64) -> u64 {
         let closed = old.mode() == Mode::Closed;
         let stable = now.saturating_sub(gate.closed_at) >= self.settings.stable_after;
-        let first = old.generation() == 0;
-        gate.level = match closed && (stable || first) {
+        gate.level = match closed && stable || !gate.opened {
             true => 0,
             false => gate.level.saturating_add(1),
         };
+        gate.opened = true;
         let cool_down = self.settings.cool_down(gate.level, self.random());
         now.saturating_add(cool_down).min(NEVER - 1)
     }
 
-    /// Tells of transitions. Outside every lock.
-    pub(super) fn tell(&self) {
-        if let Some(listeners) = self.listeners() {
-            listeners.deliver();
+    /// Tells of a transition, or of another due time alone. Outside every lock.
+    fn tell(&self, transition: bool) {
+        if transition {
+            self.tally.renew(self.load());
+            if let Some(listeners) = self.listeners() {
+                listeners.deliver();
+            }
         }
         if let Some(armed) = self.armed() {
             armed.arm(self);

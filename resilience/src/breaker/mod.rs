@@ -3,6 +3,7 @@
 mod builder;
 mod call;
 mod closing;
+mod contain;
 pub(crate) mod core;
 mod event;
 mod gate;
@@ -181,6 +182,22 @@ impl Breaker {
         Ok(Breaker { core })
     }
 
+    /// One that is [disabled](Self::disable) whatever anybody says.
+    pub(crate) fn exempt(name: Arc<str>) -> Result<Self, BuildError> {
+        let core = Core::new(
+            Some(name),
+            TimeSource::system(),
+            Arc::new(Settings::new()),
+            &[],
+            Admission::Exempt,
+            None,
+            Vec::new(),
+            None,
+        )?;
+        core.force(Mode::Disabled);
+        Ok(Breaker { core })
+    }
+
     #[inline]
     pub(crate) fn core(&self) -> &Core {
         &self.core
@@ -189,6 +206,18 @@ impl Breaker {
     /// Whether anybody else has a handle on it, a permit included.
     pub(crate) fn is_held(&self) -> bool {
         Arc::strong_count(&self.core) > 1
+    }
+
+    /// Whether it is closed, and not told to be something else. Unlike [`state`](Self::state) it does
+    /// not ask the clock.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.core.load().mode().state() == State::Closed
+    }
+
+    fn force(&self, mode: Mode) {
+        if !matches!(self.core.admission, Admission::Exempt) {
+            self.core.force(mode);
+        }
     }
 
     /// Why it rejects every call at present, if it does. Counts nothing.
@@ -244,7 +273,7 @@ impl Breaker {
     }
 
     /// The probability with which the next call is rejected, probes left out: of a throttle what its
-    /// rule says at present, otherwise that of its state.
+    /// rule says at present, also in [`metrics_only`](Self::metrics_only), otherwise that of its state.
     ///
     /// ```
     /// use wheelhouse_resilience::Breaker;
@@ -292,7 +321,7 @@ impl Breaker {
 
     /// Rejects every call from now on, until another of these says otherwise.
     pub fn force_open(&self) {
-        self.core.force(Mode::ForcedOpen);
+        self.force(Mode::ForcedOpen);
     }
 
     /// Lets every call through from now on, and counts them in the figures.
@@ -310,17 +339,17 @@ impl Breaker {
     /// # Ok(()) }
     /// ```
     pub fn force_closed(&self) {
-        self.core.force(Mode::ForcedClosed);
+        self.force(Mode::ForcedClosed);
     }
 
     /// Lets every call through from now on, and counts nothing.
     pub fn disable(&self) {
-        self.core.force(Mode::Disabled);
+        self.force(Mode::Disabled);
     }
 
     /// Lets every call through from now on, and counts them in the windows, without opening.
     pub fn metrics_only(&self) {
-        self.core.force(Mode::MetricsOnly);
+        self.force(Mode::MetricsOnly);
     }
 
     /// Closes the breaker, from whatever state, with empty windows.
@@ -336,6 +365,6 @@ impl Breaker {
     /// # Ok(()) }
     /// ```
     pub fn reset(&self) {
-        self.core.force(Mode::Closed);
+        self.force(Mode::Closed);
     }
 }

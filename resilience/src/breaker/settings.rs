@@ -11,7 +11,8 @@ use crate::clock::{NEVER, nanos};
 pub(crate) struct Settings {
     pub(crate) cool_down: u64,
     pub(crate) growth: f64,
-    pub(crate) max_cool_down: u64,
+    /// `None`: a minute, or the cool-down if that is longer.
+    pub(crate) max_cool_down: Option<u64>,
     /// The share by which a cool-down may be longer.
     pub(crate) jitter: f64,
     /// How long a breaker stays closed until the growth begins anew.
@@ -37,7 +38,7 @@ impl Settings {
         Settings {
             cool_down: nanos(Duration::from_secs(1)),
             growth: 1.0,
-            max_cool_down: nanos(Duration::from_secs(60)),
+            max_cool_down: None,
             jitter: 0.1,
             stable_after: nanos(Duration::from_secs(60)),
             max_probes: 1,
@@ -69,8 +70,10 @@ impl Settings {
         if self.max_in_flight == Some(0) {
             return Err(BuildError::new("max_in_flight", "0", "1 and more, or none"));
         }
-        if self.max_cool_down < self.cool_down {
-            let value = format!("{:?}", Duration::from_nanos(self.max_cool_down));
+        if let Some(cap) = self.max_cool_down
+            && cap < self.cool_down
+        {
+            let value = format!("{:?}", Duration::from_nanos(cap));
             let allowed = format!(
                 "{:?} (the cool-down) and more",
                 Duration::from_nanos(self.cool_down)
@@ -85,7 +88,9 @@ impl Settings {
     pub(crate) fn cool_down(&self, level: u32, random: f64) -> u64 {
         let growth = self.growth.powi(i32::try_from(level).unwrap_or(i32::MAX));
         // A product that is too great, or no number, is more than any cap.
-        let grown = (self.cool_down as f64 * growth).min(self.max_cool_down as f64);
+        let minute = nanos(Duration::from_secs(60));
+        let cap = self.max_cool_down.unwrap_or(minute.max(self.cool_down));
+        let grown = (self.cool_down as f64 * growth).min(cap as f64);
         let base = if level == 0 || growth == 1.0 || self.cool_down == 0 {
             self.cool_down
         } else {
@@ -104,7 +109,7 @@ mod tests {
     fn cool_down_grows_up_to_its_cap() {
         let mut settings = Settings::new();
         settings.growth = 2.0;
-        settings.max_cool_down = 5_000_000_000;
+        settings.max_cool_down = Some(5_000_000_000);
         let seconds: Vec<u64> = (0..5)
             .map(|level| settings.cool_down(level, 0.0) / 1_000_000_000)
             .collect();
@@ -117,7 +122,7 @@ mod tests {
     fn cool_down_saturates() {
         let mut settings = Settings::new();
         settings.cool_down = NEVER - 1;
-        settings.max_cool_down = NEVER - 1;
+        settings.max_cool_down = None;
         settings.growth = 1e300;
         for level in [0, 1, 7, u32::MAX] {
             assert!(settings.cool_down(level, 1.0) >= u64::MAX - 4096);

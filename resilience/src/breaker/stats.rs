@@ -17,7 +17,7 @@ pub struct BreakerStats {
     pub failures: u64,
     /// Those of either that were slow.
     pub slow: u64,
-    /// Calls that were settled as ignored.
+    /// Calls that were settled as ignored, and probes whose lease expired, if that is to be ignored.
     pub ignored: u64,
     /// Calls whose permit was dropped without a verdict.
     pub cancelled: u64,
@@ -31,8 +31,15 @@ pub struct BreakerStats {
     pub probes: u64,
     /// Transitions of the state; the sequence of the latest.
     pub transitions: u64,
-    /// Panics of hooks.
+    /// Panics of hooks, and of the metrics recorder or the tracing subscriber that hears of a
+    /// transition.
     pub hook_panics: u64,
+    /// Panics of a [`TripPolicy`](crate::TripPolicy), which does not trip then, and of a closing rule
+    /// of the user's, which opens then.
+    pub policy_panics: u64,
+    /// Transitions that no hook or subscriber heard of, since 1 024 others waited for a hook that took
+    /// its time.
+    pub lost_transitions: u64,
     /// What is in the window of the first rate, if there is one, since the breaker last closed.
     pub window: Outcomes,
 }

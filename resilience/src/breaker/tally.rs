@@ -5,8 +5,8 @@
 //! - What a call writes is on the line of its thread's stripe: a [`Lane`], and the word of a window
 //!   that carries the lanes.
 //! - A success is counted by one addition: to the window that carries the lanes, or to the lane when
-//!   there is none; and by one to each other window. It never trips a policy of ours: none of them can
-//!   be exceeded by a success.
+//!   there is none; and by one to each other window. It trips no policy of ours, unless the breaker is
+//!   watched (see word.rs): a success only exceeds a rate by making up the minimum volume.
 //! - The successes of a lane are those in its word, and those that the carrying window has on the same
 //!   line and has not moved to the word yet.
 
@@ -16,7 +16,10 @@ use wheelhouse_collection::{
     Bucket, Carry, CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped,
 };
 
-use super::trip::{Evidence, Kind, Rate, Rates, Trip, TripPolicy, Weights, Window};
+use super::contain::{contained, report};
+pub(super) use super::trip::Finding;
+use super::trip::{Evidence, Kind, Marks, Rate, Rates, Trip, TripPolicy, Weights, Window};
+use super::word::{Mode, Word};
 use crate::BuildError;
 use crate::clock::{NEVER, TimeSource};
 use crate::sync::{AtomicU64, Ordering};
@@ -63,9 +66,10 @@ impl Lane {
     }
 
     /// Counts a failure and its evidence, and returns all the evidence of this lane. `read` gives the
-    /// word, and the successes that are not in it yet, as of one moment.
+    /// word, and the successes that are not in it yet, as of one moment. Also says which failure of the
+    /// lane it is.
     #[inline]
-    fn fail(&self, weights: &Weights, read: impl Fn() -> (u64, u64)) -> u16 {
+    fn fail(&self, weights: &Weights, read: impl Fn() -> (u64, u64)) -> (u16, u64) {
         loop {
             let (word, pending) = read();
             let successes = (word & SUCCESSES).wrapping_add(pending) & SUCCESSES;
@@ -77,10 +81,16 @@ impl Lane {
                     .compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed);
             if exchanged.is_ok() {
                 self.at.store(successes, Ordering::Relaxed);
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                return own;
+                return (own, self.count_failure());
             }
         }
+    }
+
+    /// Which failure of the lane it is.
+    fn count_failure(&self) -> u64 {
+        self.failures
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1)
     }
 
     /// Replaces the evidence of the last failure, unless it has changed or had a success since.
@@ -101,12 +111,6 @@ impl Lane {
 
     pub(crate) fn word(&self) -> u64 {
         self.word.load(Ordering::Relaxed)
-    }
-
-    /// Failures and slow calls.
-    fn marks(&self) -> u64 {
-        let slow = self.slow.load(Ordering::Relaxed);
-        self.failures().wrapping_add(slow)
     }
 
     pub(crate) fn failures(&self) -> u64 {
@@ -164,9 +168,10 @@ impl Carrier {
         }
     }
 
-    /// Counts a failure of the calling thread's lane, with its evidence, which it returns.
+    /// Counts a failure of the calling thread's lane, with its evidence, which it returns, with the
+    /// number of the lane's failures.
     #[inline]
-    pub(crate) fn fail(&self, lane: &Lane, weights: &Weights) -> u16 {
+    pub(crate) fn fail(&self, lane: &Lane, weights: &Weights) -> (u16, u64) {
         lane.fail(weights, || match self {
             Carrier::Plain(_) | Carrier::Count(_) => (lane.word(), 0),
             Carrier::Errors(window) => {
@@ -240,10 +245,65 @@ struct More {
     policies: Vec<Policy>,
 }
 
+/// A policy of the user's.
 #[derive(Debug)]
 struct Policy {
     policy: Box<dyn TripPolicy>,
     name: &'static str,
+    /// The generation of the word that it has been reset for, times two; one more while it is.
+    reset_for: AtomicU64,
+    panics: AtomicU64,
+}
+
+impl Policy {
+    fn new(name: &'static str, policy: Box<dyn TripPolicy>) -> Self {
+        Policy {
+            policy,
+            name,
+            reset_for: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+        }
+    }
+
+    /// Resets it for this generation, unless somebody has. Says whether it is ready for it: not while
+    /// another resets it, and not when it is ready for a later one.
+    fn is_ready(&self, generation: u64) -> bool {
+        let ready = generation * 2;
+        // Acquire: pairs with the Release below, which passes on what the user's code has written.
+        let found = self.reset_for.load(Ordering::Acquire);
+        if found >= ready {
+            return found == ready;
+        }
+        // Relaxed, both: the one that comes first resets it, the others do not use it.
+        let claimed =
+            self.reset_for
+                .compare_exchange(found, ready + 1, Ordering::Relaxed, Ordering::Relaxed);
+        if claimed.is_err() {
+            return false;
+        }
+        self.contain(|policy| policy.reset());
+        // Fails when another has claimed a later one.
+        self.reset_for
+            .compare_exchange(ready + 1, ready, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn record(&self, generation: u64, outcome: Outcome, now: Instant) -> bool {
+        self.is_ready(generation)
+            && self
+                .contain(|policy| policy.record(outcome, now))
+                .unwrap_or(false)
+    }
+
+    fn contain<T>(&self, user: impl FnOnce(&dyn TripPolicy) -> T) -> Option<T> {
+        let value = contained(|| user(&*self.policy));
+        if value.is_none() {
+            // Relaxed: a figure.
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            report("trip policy", self.name);
+        }
+        value
+    }
 }
 
 /// Sums over all lanes.
@@ -273,10 +333,7 @@ impl Tally {
                 }
                 Kind::Consecutive(policy) => weights.push(policy.weights()?),
                 Kind::Cusum(policy) => weights.push(policy.weights()?),
-                Kind::User(name, make) => more.policies.push(Policy {
-                    policy: (make.0)(),
-                    name: name(),
-                }),
+                Kind::User(name, make) => more.policies.push(Policy::new(name(), (make.0)())),
             }
         }
         // One over time first: its lines have room for the lanes.
@@ -317,7 +374,7 @@ impl Tally {
 
     /// Counts a success while closed. Only a policy of the user's can trip on it, or a slow one.
     #[inline]
-    pub(crate) fn success(&self, clock: &TimeSource) -> Option<&'static str> {
+    pub(crate) fn success(&self, word: Word, clock: &TimeSource) -> Option<&'static str> {
         match &self.carrier {
             Carrier::Plain(lanes) => lanes.mine().succeed(),
             Carrier::Count(counted) => {
@@ -333,16 +390,21 @@ impl Tally {
         }
         match &self.more {
             None => None,
-            Some(more) => more.record(Outcome::Success, clock, 0),
+            Some(more) => match more.record(word, Outcome::Success, clock, Marks::default()) {
+                Finding::Exceeded(policy) => Some(policy),
+                Finding::Fine | Finding::Short => None,
+            },
         }
     }
 
-    /// Counts any other outcome while closed, and says which policy trips.
-    pub(crate) fn marked(&self, outcome: Outcome, clock: &TimeSource) -> Option<&'static str> {
+    /// Counts any other outcome while closed, and says what policies find.
+    pub(crate) fn marked(&self, word: Word, outcome: Outcome, clock: &TimeSource) -> Finding {
         let (place, lane) = self.carrier.lane();
-        let mut tripped = None;
+        let mut found = Finding::Fine;
+        let mut marks = Marks::default();
         if outcome.is_slow() {
-            lane.slow.fetch_add(1, Ordering::Relaxed);
+            let before = lane.slow.fetch_add(1, Ordering::Relaxed);
+            marks.slow = before.wrapping_add(1);
         }
         if !outcome.is_error() {
             self.carrier.succeed(lane);
@@ -350,21 +412,44 @@ impl Tally {
             if evidence.weights.interval != NEVER {
                 evidence.renew(&self.carrier, clock.nanos());
             }
-            if evidence.failed(&self.carrier, place, lane) {
-                tripped = Some(evidence.weights.name());
-            }
+            let trips;
+            (trips, marks.failures) = evidence.failed(&self.carrier, place, lane);
+            found = Finding::of(trips.then(|| evidence.weights.name()));
         } else {
-            lane.failures.fetch_add(1, Ordering::Relaxed);
+            marks.failures = lane.count_failure();
         }
+        marks.some_slow = lane.slow.load(Ordering::Relaxed) > 0;
         if let Some(rates) = &self.rates {
-            let exceeded = self.mark_window(rates, outcome, lane, clock);
-            tripped = tripped.or(exceeded);
+            found = found.or(self.mark_window(rates, outcome, marks, clock));
         }
         if let Some(more) = &self.more {
-            let marks = lane.marks();
-            tripped = tripped.or(more.record(outcome, clock, marks));
+            found = found.or(more.record(word, outcome, clock, marks));
         }
-        tripped
+        found
+    }
+
+    /// Looks at all windows.
+    #[cold]
+    pub(crate) fn look(&self, clock: &TimeSource) -> Finding {
+        let mut found = match &self.rates {
+            None => Finding::Fine,
+            Some(rates) => {
+                let now = match &self.carrier {
+                    Carrier::Plain(_) | Carrier::Count(_) => 0,
+                    Carrier::Errors(_) | Carrier::All(_) => clock.nanos(),
+                };
+                rates.look(&self.window_at(now))
+            }
+        };
+        if let Some(more) = &self.more {
+            for (window, rates) in &more.counts {
+                found = found.or(rates.look(&window.snapshot()));
+            }
+            for (window, rates) in &more.windows {
+                found = found.or(rates.look(&window.snapshot_at_nanos(clock.nanos())));
+            }
+        }
+        found
     }
 
     /// Counts a failure or a slow call in the carrier's window.
@@ -372,15 +457,15 @@ impl Tally {
         &self,
         rates: &Rates,
         outcome: Outcome,
-        lane: &Lane,
+        marks: Marks,
         clock: &TimeSource,
-    ) -> Option<&'static str> {
+    ) -> Finding {
         let (error, slow) = (u64::from(outcome.is_error()), u64::from(outcome.is_slow()));
         let (is_due, now) = match &self.carrier {
-            Carrier::Plain(_) => return None,
+            Carrier::Plain(_) => return Finding::Fine,
             Carrier::Count(counted) => {
                 counted.window.add(outcome);
-                (rates.is_due(lane.marks(), error + slow), 0)
+                (rates.is_due_by(marks), 0)
             }
             Carrier::Errors(window) => {
                 let now = clock.nanos();
@@ -397,7 +482,7 @@ impl Tally {
         };
         match is_due {
             true => rates.look(&self.window_at(now)),
-            false => None,
+            false => Finding::Fine,
         }
     }
 
@@ -457,6 +542,26 @@ impl Tally {
         }
     }
 
+    /// Resets the policies of the user's for the closed time of this word, if it is one. Outside every
+    /// lock.
+    pub(crate) fn renew(&self, word: Word) {
+        if let Some(more) = &self.more
+            && matches!(word.mode(), Mode::Closed | Mode::Ramp | Mode::MetricsOnly)
+        {
+            for policy in &more.policies {
+                let _ = policy.is_ready(word.generation());
+            }
+        }
+    }
+
+    pub(crate) fn policy_panics(&self) -> u64 {
+        let policies = self.more.iter().flat_map(|more| &more.policies);
+        // Relaxed: a figure.
+        policies
+            .map(|policy| policy.panics.load(Ordering::Relaxed))
+            .sum()
+    }
+
     /// What is in the first window.
     pub(crate) fn window_at(&self, now: u64) -> Outcomes {
         match &self.carrier {
@@ -489,14 +594,13 @@ impl More {
             && self.policies.is_empty()
     }
 
-    /// `marks` is how many the thread's stripe has made.
-    fn record(&self, outcome: Outcome, clock: &TimeSource, marks: u64) -> Option<&'static str> {
+    fn record(&self, word: Word, outcome: Outcome, clock: &TimeSource, marks: Marks) -> Finding {
         let by = u64::from(outcome.is_error()) + u64::from(outcome.is_slow());
-        let mut tripped = None;
+        let mut found = Finding::Fine;
         for (window, rates) in &self.counts {
             window.add(outcome);
-            if by > 0 && rates.is_due(marks, by) {
-                tripped = tripped.or(rates.look(&window.snapshot()));
+            if by > 0 && rates.is_due_by(marks) {
+                found = found.or(rates.look(&window.snapshot()));
             }
         }
         for (window, rates) in &self.windows {
@@ -504,8 +608,7 @@ impl More {
             let share = window.add_at_nanos(now, outcome);
             let marks = share.errors + share.slow;
             if by > 0 && (marks <= by || rates.is_due(marks, by)) {
-                let exceeded = rates.look(&window.snapshot_at_nanos(now));
-                tripped = tripped.or(exceeded);
+                found = found.or(rates.look(&window.snapshot_at_nanos(now)));
             }
         }
         for (lanes, evidence) in &self.evidence {
@@ -517,19 +620,17 @@ impl More {
             if evidence.weights.interval != NEVER {
                 evidence.renew(lanes, clock.nanos());
             }
-            if evidence.failed(lanes, place, lane) {
-                tripped = tripped.or(Some(evidence.weights.name()));
-            }
+            let (trips, _) = evidence.failed(lanes, place, lane);
+            found = found.or(Finding::of(trips.then(|| evidence.weights.name())));
         }
         if !self.policies.is_empty() {
             let now: Instant = clock.instant(clock.nanos());
-            for Policy { policy, name } in &self.policies {
-                if policy.record(outcome, now) {
-                    tripped = tripped.or(Some(*name));
-                }
+            for policy in &self.policies {
+                let trips = policy.record(word.generation(), outcome, now);
+                found = found.or(Finding::of(trips.then_some(policy.name)));
             }
         }
-        tripped
+        found
     }
 
     fn reset(&self) {
@@ -543,9 +644,6 @@ impl More {
         }
         for (lanes, evidence) in &self.evidence {
             evidence.reset(lanes);
-        }
-        for Policy { policy, .. } in &self.policies {
-            policy.reset();
         }
     }
 }

@@ -96,7 +96,16 @@ impl Rejected {
         self.reason
     }
 
-    /// How long to wait before a call has a chance again; `None` where no time will help by itself.
+    /// How long to wait before a call has a chance again; `None` where no time can be said.
+    ///
+    /// | reason | how long |
+    /// |---|---|
+    /// | [`Open`](Reason::Open) | the rest of the cool-down |
+    /// | [`HalfOpenFull`](Reason::HalfOpenFull) | at most: until the next lease expires; sooner if a probe ends; `None` if leases do not expire |
+    /// | [`ProbeInterval`](Reason::ProbeInterval) | until the next probe may start |
+    /// | [`Throttled`](Reason::Throttled) | until the next probe may start, where there is a probe budget |
+    /// | [`Ramp`](Reason::Ramp) | `None`: the next call may be let through at once |
+    /// | [`ForcedOpen`](Reason::ForcedOpen), [`InFlightCap`](Reason::InFlightCap) | `None`: it depends on no time |
     ///
     /// ```
     /// use wheelhouse_resilience::{Breaker, Reason};

@@ -3,7 +3,8 @@
 //! | bits | what |
 //! |---|---|
 //! | 0–2 | [`Mode`] |
-//! | 3–63 | the generation: how many transitions there have been |
+//! | 3 | watched: only in `Closed`, see below |
+//! | 4–63 | the generation: how many transitions there have been |
 //!
 //! | mode | who may leave it |
 //! |---|---|
@@ -12,6 +13,11 @@
 //! | `Open` | the first call, or timer, at the deadline, under the lock |
 //! | `HalfOpen` | the probe that decides, a lease or the half-open time that ends, under the lock |
 //! | the others | their user, under the lock |
+//!
+//! Watched is a breaker with a rate that is exceeded but for the minimum volume: a failure that finds
+//! that sets the bit, and each success then looks whether it makes up the volume; one that finds the
+//! rate below its limit clears it. Both without the lock, in the same generation. Other successes do
+//! not look: their word has no such bit.
 
 use super::State;
 
@@ -41,12 +47,14 @@ const MODES: [Mode; 8] = [
     Mode::MetricsOnly,
 ];
 
+const WATCHED: u64 = 1 << 3;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(pub(crate) u64);
 
 impl Word {
     pub(crate) fn new(generation: u64, mode: Mode) -> Self {
-        Word(generation << 3 | mode as u64)
+        Word(generation << 4 | mode as u64)
     }
 
     #[inline]
@@ -54,17 +62,26 @@ impl Word {
         MODES[(self.0 & 7) as usize]
     }
 
+    /// Closed, and not watched.
     #[inline]
     pub(crate) fn is_closed(self) -> bool {
-        self.0 & 7 == Mode::Closed as u64
+        self.0 & 15 == Mode::Closed as u64
+    }
+
+    pub(crate) fn is_watched(self) -> bool {
+        self.0 & WATCHED != 0
+    }
+
+    pub(crate) fn watched(self) -> Self {
+        Word(self.0 | WATCHED)
     }
 
     #[inline]
     pub(crate) fn generation(self) -> u64 {
-        self.0 >> 3
+        self.0 >> 4
     }
 
-    /// The same generation in another mode.
+    /// The same generation in another mode, not watched.
     pub(crate) fn with(self, mode: Mode) -> Self {
         Word::new(self.generation(), mode)
     }

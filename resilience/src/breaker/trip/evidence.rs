@@ -33,12 +33,14 @@
 
 use std::time::Duration;
 
+use wheelhouse_collection::Striped;
+
 use crate::breaker::tally::{Carrier, Lane};
 use crate::clock::{NEVER, nanos};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// More than the places of any carrier's lanes.
-const PLACES: usize = 4;
+/// The places of a carrier's lanes.
+const PLACES: usize = Striped::<()>::COUNT;
 
 /// The unit of Cusum is the threshold divided by this.
 const UNITS: f64 = 32_768.0;
@@ -122,11 +124,13 @@ impl Evidence {
         }
     }
 
-    /// Takes note of a failure of this lane, and says whether it trips.
+    /// Takes note of a failure of this lane, and says whether it trips, and which failure of the lane
+    /// it is.
     #[inline]
-    pub(crate) fn failed(&self, carrier: &Carrier, place: usize, lane: &Lane) -> bool {
-        let own = carrier.fail(lane, &self.weights);
-        own >= self.weights.look && self.weigh(carrier, place, lane, own)
+    pub(crate) fn failed(&self, carrier: &Carrier, place: usize, lane: &Lane) -> (bool, u64) {
+        let (own, failures) = carrier.fail(lane, &self.weights);
+        let trips = own >= self.weights.look && self.weigh(carrier, place, lane, own);
+        (trips, failures)
     }
 
     #[inline(never)]

@@ -4,7 +4,7 @@ mod evidence;
 mod rate;
 
 pub(crate) use evidence::{Evidence, Weights};
-pub(crate) use rate::{Rates, Window};
+pub(crate) use rate::{Finding, Marks, Rates, Window};
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,9 @@ impl fmt::Debug for MakePolicy {
 /// A policy of the user's own.
 ///
 /// Its calls come from all threads, so what it counts it counts in atomics or under a lock of its own;
-/// what that costs is what a call costs. It may use other breakers but not its own.
+/// what that costs is what a call costs. It is called outside every lock, and may use breakers. A panic
+/// in it is counted, in [`BreakerStats::policy_panics`](crate::BreakerStats::policy_panics), and goes
+/// no further.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,10 +71,11 @@ impl fmt::Debug for MakePolicy {
 /// ```
 pub trait TripPolicy: fmt::Debug + Send + Sync + 'static {
     /// Takes note of a call that ended at `now`, while the breaker is closed, and says whether the
-    /// breaker is to open.
+    /// breaker is to open. Its panic is a no.
     fn record(&self, outcome: Outcome, now: Instant) -> bool;
 
-    /// Forgets everything: the breaker has changed its state.
+    /// Forgets everything: the breaker has closed. Comes before the first call of the new time is
+    /// recorded; calls that end on other threads while it runs are not.
     fn reset(&self);
 }
 
@@ -110,7 +113,8 @@ impl Trip {
 
 /// Trips when too large a share of the calls in a window fail.
 ///
-/// Looked at whenever a call fails. Below the minimum volume nothing trips.
+/// Looked at whenever a call fails, and, while the rate is too large but the minimum volume missing,
+/// whenever one goes well. Below the minimum volume nothing trips.
 ///
 /// ```
 /// use std::time::Duration;
@@ -213,8 +217,8 @@ macro_rules! rate {
 
             /// Counts the last `calls` that ended, 1 to 16 777 216. Reads no clock.
             ///
-            /// With several threads that write at the same time it is off by at most 16 calls for
-            /// each.
+            /// With several threads that write at the same time it is off by at most 8 calls for each,
+            /// and 16 for one that has suddenly become slower.
             #[must_use]
             pub fn last(mut self, calls: usize) -> Self {
                 self.rate.window = Window::Count(calls);
@@ -296,7 +300,9 @@ impl Consecutive {
         }
     }
 
-    /// Forgets the failures of a closed breaker every `interval` on its clock (gobreaker's `Interval`). `None`, as by default, never does. Reads the clock when a call fails.
+    /// Forgets the failures of a closed breaker every `interval` on its clock (gobreaker's `Interval`):
+    /// at its multiples since the clock began, whenever the breaker closed. `None`, as by default, never
+    /// does. Reads the clock when a call fails.
     #[must_use]
     pub fn interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.interval = interval.into();

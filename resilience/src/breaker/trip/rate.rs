@@ -6,15 +6,19 @@
 //! - I1: a look that does not trip finds how many marks it takes at least to do so, if every call from
 //!   now on has one, and publishes the greatest power of two, the step, that all stripes together
 //!   can make without getting there. Each looks again when its own marks cross a multiple of the step.
+//!   Where failures and slow calls are counted apart, each goes by half of the step.
 //! - I2: successes that leave a window in time make the rate rise without a mark, so in a new bucket
 //!   every stripe looks at its first mark.
 //!
-//! From I1 and I2: on one thread a rate trips at the very call at which it is exceeded, and with
-//! several at one that ends while that call does.
+//! - I3: a look that finds a rate exceeded but for the minimum volume says so, and the breaker is
+//!   watched then (see word.rs): each success looks too.
+//!
+//! From these: on one thread a rate trips at the very call at which it is exceeded, and with several at
+//! one that ends while that call does, or, if that is a success, at the next.
 
 use std::time::Duration;
 
-use wheelhouse_collection::Outcomes;
+use wheelhouse_collection::{Outcomes, Striped};
 
 use super::Rate;
 use crate::sync::{AtomicU64, Ordering};
@@ -27,7 +31,7 @@ pub(crate) enum Window {
 }
 
 /// How many stripes a window has, at most.
-const STRIPES: u64 = 4;
+const STRIPES: u64 = Striped::<()>::COUNT as u64;
 
 /// A share that is too large, of a window's calls.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +44,43 @@ pub(crate) struct Limit {
     inclusive: bool,
     /// Whether a call takes the place of another in the window.
     takes_place: bool,
+}
+
+/// What a lane has counted with the outcome at hand, by which no other thread of the lane is told the
+/// same number; 0 for what the outcome is not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    pub(crate) failures: u64,
+    pub(crate) slow: u64,
+    /// Whether the lane has slow calls at all.
+    pub(crate) some_slow: bool,
+}
+
+/// What is seen in windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Finding {
+    /// Nothing.
+    Fine,
+    /// A rate is exceeded but for the minimum volume.
+    Short,
+    /// A policy trips: its name.
+    Exceeded(&'static str),
+}
+
+impl Finding {
+    pub(crate) fn of(tripped: Option<&'static str>) -> Self {
+        tripped.map_or(Finding::Fine, Finding::Exceeded)
+    }
+
+    /// The weightier of two, the first of equals.
+    pub(crate) fn or(self, other: Finding) -> Finding {
+        match (self, other) {
+            (Finding::Exceeded(_), _) | (_, Finding::Fine) => self,
+            (Finding::Fine, _) | (_, Finding::Exceeded(_)) => other,
+            (Finding::Short, Finding::Short) => self,
+        }
+    }
 }
 
 /// The rates that go by the same window.
@@ -78,14 +119,29 @@ impl Rates {
         (marks ^ marks.wrapping_sub(by)) >= step
     }
 
-    /// Which rate is exceeded.
-    pub(crate) fn look(&self, sum: &Outcomes) -> Option<&'static str> {
+    /// The same where failures and slow calls are counted apart.
+    pub(crate) fn is_due_by(&self, marks: Marks) -> bool {
+        let step = self.step.load(Ordering::Relaxed);
+        let half = if marks.some_slow {
+            step.div_ceil(2)
+        } else {
+            step
+        };
+        let crosses = |count: u64| count > 0 && count.is_multiple_of(half);
+        crosses(marks.failures) || marks.slow == 1 || crosses(marks.slow)
+    }
+
+    pub(crate) fn look(&self, sum: &Outcomes) -> Finding {
         let mut needed = u64::MAX;
+        let mut found = Finding::Fine;
         let others = self.others.iter().flat_map(|others| others.iter());
         for limit in std::iter::once(&self.first).chain(others) {
             let (marks, requests) = (limit.marks(sum), sum.requests);
             if limit.is_exceeded(marks, requests) {
-                return Some(limit.name());
+                match requests >= limit.minimum {
+                    true => return Finding::Exceeded(limit.name()),
+                    false => found = Finding::Short,
+                }
             }
             needed = needed.min(limit.needed(marks, requests));
         }
@@ -93,7 +149,7 @@ impl Rates {
         if self.step.load(Ordering::Relaxed) != step {
             self.step.store(step, Ordering::Relaxed);
         }
-        None
+        found
     }
 }
 
@@ -121,13 +177,14 @@ impl Limit {
         if self.slow { sum.slow } else { sum.errors }
     }
 
+    /// Whatever the volume; but without a call there is no rate.
     fn is_exceeded(&self, marks: u64, requests: u64) -> bool {
         let limit = self.share * requests as f64;
         let exceeds = match self.inclusive {
             true => marks as f64 >= limit,
             false => marks as f64 > limit,
         };
-        exceeds && requests >= self.minimum
+        exceeds && requests > 0
     }
 
     /// How many more marks it takes at least, from 1. The volume does not come into it: successes
