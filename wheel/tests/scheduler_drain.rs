@@ -12,8 +12,8 @@ use support::runs::{MS, Runs};
 use tokio::time::sleep;
 use wheelhouse_wheel::TokioClock;
 use wheelhouse_wheel::scheduler::{
-    Cancel, Endings, Grace, Refusal, Retry, Run, Scheduler, ShutdownReport, Status, TaskError,
-    TaskHandle,
+    Cancel, Duplicate, Endings, Grace, Refusal, Retry, Run, Scheduler, ShutdownReport, Status,
+    TaskError, TaskHandle,
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -172,6 +172,24 @@ async fn during_a_drain_new_tasks_are_refused_and_failed_runs_tried_again() {
     assert_eq!(task.await, Ok(()));
     assert_eq!(by_name(&report), [("task", [1, 0, 0, 0, 0])]);
     assert_eq!(report.took, 210 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_that_a_drain_refuses_leaves_the_old_task_though_there_is_no_room() {
+    let runs = Runs::new(TokioClock);
+    let scheduler = Scheduler::builder().max_pending(1).build().unwrap();
+    let keyed = || scheduler.task().key("key").on_duplicate(Duplicate::Replace);
+    let old = keyed().after(100 * MS, runs.work("old")).unwrap();
+    let shutdown = tokio::spawn({
+        let scheduler = scheduler.clone();
+        async move { scheduler.shutdown(Grace::run_pending()).await }
+    });
+    sleep(10 * MS).await;
+    let refused = keyed().after(MS, runs.work("new")).unwrap_err();
+    assert_eq!(refused.refusal(), &Refusal::Closed);
+    assert_eq!(old.await, Ok(()));
+    assert_eq!(shutdown.await.unwrap().all.completed, 1);
+    assert_eq!(runs.taken(), "100 old");
 }
 
 #[tokio::test(start_paused = true)]

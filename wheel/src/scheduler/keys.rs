@@ -18,7 +18,7 @@ use super::claim::advance_all;
 use super::entry::{Entry, Phase, flag};
 use super::error::Refusal;
 use super::gate::Gate;
-use super::inner::Inner;
+use super::inner::{Inner, OPEN};
 use super::options::{Duplicate, Options};
 
 /// How many maps there are: a power of two.
@@ -128,6 +128,11 @@ impl Keys {
         let displaced = if has_room {
             None
         } else {
+            // Nothing may be displaced for a task that is refused. One that a shutdown refuses only
+            // from here on displaces what that shutdown would have found.
+            if inner.closing().load() != OPEN {
+                return Err(Refusal::Closed);
+            }
             let displaced = old.and_then(|old| Some((inner.displace(&*old)?, old)));
             Some(displaced.ok_or(Refusal::Full)?)
         };
