@@ -18,12 +18,13 @@ const SPARED: usize = 128;
 /// A cache is young until it was asked this often for each of its entries.
 const YOUTH: f64 = 3.5;
 
-/// Tables of up to so many entries have so many counters for each: where there are few, precision
-/// is cheap, and decides about loops.
-const COUNTERS: [(usize, usize); 3] = [(2_048, 64), (8_192, 32), (usize::MAX, 8)];
+/// Counters for each entry, where a table is known to stay within so many entries: where there are
+/// few, precision is cheap, and decides about loops.
+const COUNTERS: [(usize, usize); 2] = [(2_048, 64), (8_192, 32)];
 
-/// Counters up to which a key's are spread over the whole sketch.
-const SPREAD: usize = 1 << 18;
+/// The same for larger tables, and for those that share the entries of a cache. The counters of a key
+/// share a cache line then.
+const FEW: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Adaptive {
@@ -31,6 +32,8 @@ pub(super) struct Adaptive {
     window_hand: usize,
     main_hand: usize,
     sketch: Sketch,
+    /// The hash that was missed last: a miss is counted, the insertion that follows it is not.
+    last_missed: u64,
     /// Ageings so far, modulo 16.
     pub(super) epoch: u8,
     accesses: u64,
@@ -46,7 +49,8 @@ impl Adaptive {
             setting: STEADY,
             window_hand: 0,
             main_hand: 0,
-            sketch: Sketch::new(1024, SPREAD),
+            sketch: Sketch::new(128, 128),
+            last_missed: 0,
             epoch: 0,
             accesses: 0,
             aged_at: 0,
@@ -54,12 +58,13 @@ impl Adaptive {
         }
     }
 
-    /// Makes the sketch large enough for `len` entries.
-    pub(super) fn fit(&mut self, len: usize) {
-        let each = COUNTERS.iter().find(|(most, _)| len <= *most);
-        let each = each.map_or(8, |&(_, each)| each);
+    /// Makes the sketch large enough for `len` entries of a table that never has more than `most`.
+    pub(super) fn fit(&mut self, len: usize, most: usize) {
+        let precise = COUNTERS.iter().find(|(within, _)| most <= *within);
+        let each = precise.map_or(FEW, |&(_, each)| each);
+        let within = if precise.is_some() { usize::MAX } else { 0 };
         while self.sketch.counters() < len * each {
-            self.sketch.grow(SPREAD);
+            self.sketch.grow(within);
         }
     }
 
@@ -76,12 +81,13 @@ impl Adaptive {
     #[inline]
     pub(super) fn missed(&mut self, hash: u64) {
         self.sketch.add(hash, 1);
+        self.last_missed = hash;
     }
 
     /// Counts an insertion, unless the miss before it was.
     #[inline]
     pub(super) fn inserted(&mut self, hash: u64) {
-        if self.sketch.estimate(hash) == 0 {
+        if self.last_missed != hash && self.sketch.estimate(hash) == 0 {
             self.sketch.add(hash, 1);
         }
     }

@@ -452,7 +452,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         }
         if let Some(policy) = &mut self.adaptive {
             let soon = (self.entries.len() * 2).min(most);
-            policy.fit(soon.max(16));
+            policy.fit(soon.max(16), most);
         }
     }
 }
