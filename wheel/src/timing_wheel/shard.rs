@@ -481,8 +481,7 @@ impl<K: Eq, V> State<K, V> {
     pub(crate) fn compact(&mut self) {
         if self.wheel.wants_compact() {
             let index = &mut self.index;
-            self.wheel
-                .compact_raw(|new_node| index.renumber(new_node));
+            self.wheel.compact_raw(|new_node| index.renumber(new_node));
         }
     }
 }
