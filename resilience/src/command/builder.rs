@@ -11,10 +11,10 @@ use crate::contain::Contained;
 use crate::text;
 use crate::{Breaker, BuildError, Bulkhead, Closing, Trip};
 
-use super::blocking::Abandoned;
 use super::event::{CommandEvent, Tally};
 use super::latency::Latency;
 use super::meters::Meters;
+use super::progress::Abandoned;
 use super::record::{Hook, Record};
 use super::trip::ErrorPercent;
 use super::{Command, Settings, Shared};

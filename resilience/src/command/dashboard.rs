@@ -8,9 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use parking_lot::Mutex;
 use tokio::time::{Interval, MissedTickBehavior};
-
-use crate::sync::Mutex;
 
 use super::{Command, Shared};
 

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 
 use crate::BuildError;
-use crate::sync::Mutex;
 
 /// Latencies are kept for one to two of these.
 const SPAN: Duration = Duration::from_secs(30);

@@ -53,6 +53,7 @@ mod error;
 mod event;
 mod latency;
 mod meters;
+mod progress;
 mod race;
 mod record;
 mod snapshot;
@@ -75,7 +76,7 @@ pub use error::{CommandError, FallbackError};
 pub use event::{CommandEvent, Event, EventCounts};
 pub use latency::LatencySummary;
 
-use blocking::Abandoned;
+use progress::Abandoned;
 use record::Record;
 
 /// A named kind of call, with a limit, a breaker, a timeout and figures. Clones are the same command.
