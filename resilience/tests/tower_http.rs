@@ -2,14 +2,15 @@
 #![cfg(all(feature = "http", feature = "grpc"))]
 
 use std::convert::Infallible;
-use std::future::ready;
+use std::future::{Future, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use wheelhouse_resilience::tower::{
     BreakerLayer, ByHost, ByPath, ClassifyResponse, GrpcStatus, HttpStatus, Key, KeyedLayer,
 };
@@ -122,6 +123,85 @@ async fn bodies_that_know_their_end_are_not_waited_for() {
     let whole = Response::new(Full::new(Bytes::from(*b"data")));
     let (head, end) = counted(HttpStatus, whole, 1).await;
     assert_eq!((verdicts(&head), verdicts(&end)), (NONE, SUCCESS));
+}
+
+/// A body that panics behind a `catch_unwind` has failed.
+#[test]
+fn a_body_that_panics_is_a_failure() {
+    struct Bug;
+    impl Body for Bug {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            panic!("a bug")
+        }
+    }
+    let breaker = Breaker::builder().build().unwrap();
+    let mut service = BreakerLayer::new(breaker.clone())
+        .classify(HttpStatus)
+        .until_body_ends()
+        .layer(service_fn(|()| {
+            ready(Ok::<_, Infallible>(Response::new(Bug)))
+        }));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    let mut call = Box::pin(service.call(()));
+    let Poll::Ready(Ok(response)) = call.as_mut().poll(&mut context) else {
+        panic!("it is ready");
+    };
+    let mut body = Box::pin(response.into_body());
+    let poll = AssertUnwindSafe(|| body.as_mut().poll_frame(&mut context).is_ready());
+    assert!(catch_unwind(poll).is_err());
+    assert_eq!(verdicts(&breaker.stats()), FAILURE);
+    drop(body);
+    assert_eq!(verdicts(&breaker.stats()), FAILURE);
+}
+
+/// Whoever knows the length of a body stops reading when it has come, without asking for its end.
+#[tokio::test]
+async fn bodies_of_known_length_end_with_their_last_byte() {
+    let announced = |length: &str| {
+        Response::builder()
+            .header("content-length", length)
+            .body(Frames::new([data(), data()]))
+            .unwrap()
+    };
+    let (head, end) = counted(HttpStatus, announced("8"), 2).await;
+    assert_eq!((verdicts(&head), verdicts(&end)), (NONE, SUCCESS));
+    let (_, end) = counted(HttpStatus, announced("8"), 1).await;
+    assert_eq!(verdicts(&end), CANCELLED);
+    let (_, end) = counted(HttpStatus, announced("eight"), 2).await;
+    assert_eq!(verdicts(&end), CANCELLED);
+    // The code is still to come.
+    let (_, end) = counted(GrpcStatus, announced("8"), 2).await;
+    assert_eq!(verdicts(&end), CANCELLED);
+
+    /// Knows its length, and says that it has ended only when it is asked once more.
+    struct Sized(Frames);
+    impl Body for Sized {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+            Pin::new(&mut self.0).poll_frame(context)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(4 * self.0.0.len() as u64)
+        }
+    }
+    let sized = || Response::new(Sized(Frames::new([data(), data()])));
+    let (head, end) = counted(HttpStatus, sized(), 2).await;
+    assert_eq!((verdicts(&head), verdicts(&end)), (NONE, SUCCESS));
+    let (_, end) = counted(HttpStatus, sized(), 1).await;
+    assert_eq!(verdicts(&end), CANCELLED);
 }
 
 #[tokio::test]

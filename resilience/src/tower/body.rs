@@ -4,13 +4,15 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::Response;
+use bytes::Buf;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::future::AGAIN;
+use super::future::{Duty, Guarded, failing_on_panic};
 use super::{Admit, ClassifyResponse, Guard, GuardLayer, GuardService, LayerError, Settle};
 use crate::Verdict;
 
@@ -31,22 +33,7 @@ pin_project! {
     #[derive(Debug)]
     pub struct BodyFuture<F, P, R, C> {
         #[pin]
-        state: State<F, P, R, C>,
-    }
-}
-
-pin_project! {
-    #[project = StateProjection]
-    #[derive(Debug)]
-    enum State<F, P, R, C> {
-        Calling {
-            #[pin]
-            call: F,
-            duty: Option<Duty<P, C>>,
-        },
-        Rejected {
-            rejection: Option<R>,
-        },
+        guarded: Guarded<F, P, R, C>,
     }
 }
 
@@ -54,30 +41,43 @@ pin_project! {
     /// The body of a response that judges the call when it ends.
     ///
     /// The end is the frame of the trailers, the end of the stream, or that the inner body says that
-    /// nothing more comes. Dropped before, the call is cancelled; an error is a failure.
+    /// nothing more comes. Dropped before, the call is cancelled, unless as many bytes have come as
+    /// the body's exact size or the `content-length` said: then nobody waits for the end. An error or
+    /// a panic is a failure.
     #[derive(Debug)]
-    pub struct GuardedBody<B, P, C> {
+    pub struct GuardedBody<B, P, C>
+    where
+        P: Settle,
+        C: ClassifyResponse,
+    {
         #[pin]
         body: B,
         duty: Option<Duty<P, C>>,
+        // Bytes to come, if it is known.
+        left: Option<u64>,
     }
-}
 
-/// What is to be settled.
-#[derive(Debug)]
-struct Duty<P, C> {
-    permit: P,
-    classify: C,
+    impl<B, P, C> PinnedDrop for GuardedBody<B, P, C>
+    where
+        P: Settle,
+        C: ClassifyResponse,
+    {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if *this.left == Some(0)
+                && !std::thread::panicking()
+                && let Some(duty) = this.duty.take_if(|duty| !duty.classify.needs_trailers())
+            {
+                duty.end(None);
+            }
+        }
+    }
 }
 
 impl<P: Settle, C: ClassifyResponse> Duty<P, C> {
-    fn end(self, trailers: Option<&http::HeaderMap>) {
+    fn end(self, trailers: Option<&HeaderMap>) {
         let verdict = self.classify.end(trailers);
-        self.permit.settle(verdict);
-    }
-
-    fn fail(self) {
-        self.permit.settle(Verdict::Failure);
+        self.settle(verdict);
     }
 }
 
@@ -115,19 +115,9 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let state = match self.guarded.decide(&request) {
-            Ok(permit) => {
-                let classify = self.guarded.classifier().clone();
-                State::Calling {
-                    call: self.guarded.inner_mut().call(request),
-                    duty: Some(Duty { permit, classify }),
-                }
-            }
-            Err(rejection) => State::Rejected {
-                rejection: Some(rejection),
-            },
-        };
-        BodyFuture { state }
+        BodyFuture {
+            guarded: self.guarded.begin(request),
+        }
     }
 }
 
@@ -141,23 +131,15 @@ where
     type Output = Result<Response<GuardedBody<B, P, C>>, LayerError<R, Error>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProjection::Calling { call, duty } => {
-                let result = ready!(call.poll(context));
-                let duty = duty.take().expect(AGAIN);
-                Poll::Ready(match result {
-                    Ok(response) => Ok(guarded(response, duty)),
-                    Err(error) => {
-                        duty.fail();
-                        Err(LayerError::Failed(error))
-                    }
-                })
-            }
-            StateProjection::Rejected { rejection } => {
-                let rejection = rejection.take().expect(AGAIN);
-                Poll::Ready(Err(LayerError::Rejected(rejection)))
-            }
-        }
+        self.project()
+            .guarded
+            .poll_call(context, |duty, result| match result {
+                Ok(response) => Ok(guarded(response, duty)),
+                Err(error) => {
+                    duty.settle(Verdict::Failure);
+                    Err(error)
+                }
+            })
     }
 }
 
@@ -179,7 +161,13 @@ fn guarded<B: Body, P: Settle, C: ClassifyResponse>(
         }
         None => Some(duty),
     };
-    response.map(|body| GuardedBody { body, duty })
+    let left = response.body().size_hint().exact();
+    let left = left.or_else(|| content_length(response.headers()));
+    response.map(|body| GuardedBody { body, duty, left })
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 impl<B: Body, P: Settle, C: ClassifyResponse> Body for GuardedBody<B, P, C> {
@@ -191,7 +179,12 @@ impl<B: Body, P: Settle, C: ClassifyResponse> Body for GuardedBody<B, P, C> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
-        let frame = ready!(this.body.as_mut().poll_frame(context));
+        let body = this.body.as_mut();
+        let frame = ready!(failing_on_panic(this.duty, || body.poll_frame(context)));
+        if let (Some(Ok(frame)), Some(left)) = (&frame, this.left) {
+            let bytes = frame.data_ref().map_or(0, Buf::remaining);
+            *left = left.saturating_sub(bytes as u64);
+        }
         match &frame {
             None => {
                 if let Some(duty) = this.duty.take() {
@@ -200,7 +193,7 @@ impl<B: Body, P: Settle, C: ClassifyResponse> Body for GuardedBody<B, P, C> {
             }
             Some(Err(_)) => {
                 if let Some(duty) = this.duty.take() {
-                    duty.fail();
+                    duty.settle(Verdict::Failure);
                 }
             }
             Some(Ok(frame)) => {

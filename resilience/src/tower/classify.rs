@@ -51,7 +51,7 @@ where
 /// Judges HTTP responses by their head, or if that does not say it, by the end of their body.
 ///
 /// An error in place of a response, and a body that ends in an error, are failures. A body that is
-/// dropped before its end is a cancelled call.
+/// dropped before its end is a cancelled call; one of known length has ended when that has come.
 #[cfg(feature = "http")]
 pub trait ClassifyResponse {
     /// What the head says; `None` if it depends on the body.
@@ -59,4 +59,10 @@ pub trait ClassifyResponse {
 
     /// What the end of the body says, with its trailers if there were any.
     fn end(&self, trailers: Option<&::http::HeaderMap>) -> Verdict;
+
+    /// Whether a body that is dropped between its last byte and its trailers says nothing. Not so
+    /// unless defined otherwise: then it has ended without trailers.
+    fn needs_trailers(&self) -> bool {
+        false
+    }
 }

@@ -63,6 +63,10 @@ impl ClassifyResponse for GrpcStatus {
             .and_then(GrpcStatus::verdict_in)
             .unwrap_or(Verdict::Failure)
     }
+
+    fn needs_trailers(&self) -> bool {
+        true
+    }
 }
 
 impl<Body, Error> Classify<Response<Body>, Error> for GrpcStatus {

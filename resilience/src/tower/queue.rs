@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::LayerError;
-use super::future::AGAIN;
+use super::future::{AGAIN, failing_on_panic};
 use crate::Bulkhead;
 use crate::bulkhead::{AcquireOwned, OwnedPermit, WaitError};
 
@@ -139,7 +139,7 @@ where
                     });
                 }
                 StateProjection::Calling { call, permit } => {
-                    let result = ready!(call.poll(context));
+                    let result = ready!(failing_on_panic(permit, || call.poll(context)));
                     // A future that is kept after it was ready holds no place.
                     drop(permit.take());
                     return Poll::Ready(result.map_err(LayerError::Failed));

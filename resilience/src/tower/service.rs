@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::future::{Duty, Guarded};
 use super::{Admit, ByResult, Classify, Guard, Keyed, LayerError, ResponseFuture, Shedding};
 use crate::{AdaptiveLimit, Breaker, Bulkhead, Registry, Shedder};
 
@@ -169,11 +170,6 @@ impl<S, G: Guard, C> GuardService<S, G, C> {
         &self.guard
     }
 
-    #[cfg(feature = "http")]
-    pub(super) fn classifier(&self) -> &C {
-        &self.classify
-    }
-
     pub(super) fn poll_readiness<Request>(
         &mut self,
         context: &mut Context<'_>,
@@ -192,23 +188,35 @@ impl<S, G: Guard, C> GuardService<S, G, C> {
         Poll::Ready(Ok(()))
     }
 
-    /// Decides about a request. If it is admitted the inner service is ready.
+    /// Decides about a request, and makes its call if it is admitted.
     ///
     /// # Panics
     ///
     /// When `poll_ready` has not said that the service is ready.
-    pub(super) fn decide<Request>(&mut self, request: &Request) -> Result<G::Permit, G::Rejection>
+    pub(super) fn begin<Request>(
+        &mut self,
+        request: Request,
+    ) -> Guarded<S::Future, G::Permit, G::Rejection, C>
     where
+        S: Service<Request>,
         G: Admit<Request>,
+        C: Clone,
     {
-        match std::mem::replace(&mut self.readiness, Readiness::Unknown) {
-            Readiness::Inner => self.guard.admit(request),
+        let admitted = match std::mem::replace(&mut self.readiness, Readiness::Unknown) {
+            Readiness::Inner => self.guard.admit(&request),
             Readiness::ToReject(rejection) => match self.guard.turns_all_away() {
                 // So that the guard counts it.
-                Some(_) => Err(self.guard.admit(request).err().unwrap_or(rejection)),
+                Some(_) => Err(self.guard.admit(&request).err().unwrap_or(rejection)),
                 None => Err(rejection),
             },
             Readiness::Unknown => panic!("a service is called only when poll_ready says so"),
+        };
+        match admitted {
+            Ok(permit) => {
+                let classify = self.classify.clone();
+                Guarded::calling(Duty { permit, classify }, || self.inner.call(request))
+            }
+            Err(rejection) => Guarded::rejected(rejection),
         }
     }
 }
@@ -228,13 +236,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        match self.decide(&request) {
-            Ok(permit) => {
-                let classify = self.classify.clone();
-                ResponseFuture::calling(self.inner.call(request), permit, classify)
-            }
-            Err(rejection) => ResponseFuture::rejected(rejection),
-        }
+        ResponseFuture::new(self.begin(request))
     }
 }
 
