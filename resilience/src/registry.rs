@@ -5,7 +5,8 @@
 //! - A name that is known costs a lookup under the lock of one of the map's shards. Whoever asks for
 //!   an unknown one builds its breaker first, and then enters it under the lock `entering`, so that
 //!   the bound holds and of several who build one the first wins.
-//! - Breakers that leave are dropped outside all locks, since their hooks are the user's.
+//! - What is the user's runs outside all locks: the clocks, and the hooks of breakers that leave,
+//!   which are dropped last.
 //! - A breaker that somebody else has a handle on (a call in flight, say) is in use and not idle. The
 //!   count of handles is looked at under the lock of its shard, which a handle is taken under too: so
 //!   nobody gets one between the look and the removal.
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 use wheelhouse_wheel::Clock;
 
 use crate::clock::{TimeSource, nanos};
-use crate::{Breaker, BreakerBuilder, BreakerStats, BuildError, State, ThrottleBuilder};
+use crate::{Breaker, BreakerBuilder, BreakerStats, BuildError, ThrottleBuilder};
 
 /// Named breakers, made on demand and at most so many.
 ///
@@ -87,6 +88,9 @@ pub struct RegistryStats {
     pub displaced: u64,
 }
 
+/// Uses within this part of the idle time are not written down one by one.
+const UNWRITTEN: u64 = 64;
+
 struct Shared {
     breakers: DashMap<Arc<str>, Entry>,
     exempt: HashMap<Arc<str>, Breaker>,
@@ -101,6 +105,7 @@ struct Shared {
 
 struct Entry {
     breaker: Breaker,
+    /// When it was asked for, of which 1/64 of the idle time may be missing.
     used: AtomicU64,
 }
 
@@ -183,8 +188,9 @@ impl Registry {
     /// Forgets what is idle, and returns how many that were. Happens by itself when names come.
     pub fn evict_idle(&self) -> usize {
         let shared = &*self.shared;
+        let now = shared.time.nanos();
         let mut entering = shared.entering.lock();
-        let gone = shared.sweep(&mut entering, shared.time.nanos());
+        let gone = shared.sweep(&mut entering, now);
         drop(entering);
         gone.len()
     }
@@ -243,13 +249,15 @@ impl RegistryBuilder {
         self
     }
 
-    /// Gives this name a breaker that lets everything through and counts nothing.
+    /// Gives this name a breaker that lets everything through, and goes on with that when it is
+    /// [reset](Breaker::reset) or forced to something else.
     ///
     /// ```
     /// use wheelhouse_resilience::{Registry, State};
     ///
     /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
     /// let registry = Registry::builder().exempt("health").build()?;
+    /// registry.get("health").reset();
     /// assert_eq!(registry.get("health").state(), State::Disabled);
     /// # Ok(()) }
     /// ```
@@ -264,7 +272,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// How long a breaker that is not used is kept: any time, 10 minutes by default.
+    /// How long a breaker that is not used is kept at least: any time, 10 minutes by default. It may
+    /// be 1/64 longer, so that threads that ask for the same one need not write down each time.
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
@@ -291,8 +300,7 @@ impl RegistryBuilder {
             recipe.build(name.clone())?;
         }
         let exempt = self.exempt.into_iter().map(|name| {
-            let breaker = Breaker::consecutive().name(Arc::clone(&name)).build()?;
-            breaker.disable();
+            let breaker = Breaker::exempt(Arc::clone(&name))?;
             Ok((name, breaker))
         });
         Ok(Registry {
@@ -337,7 +345,7 @@ impl Shared {
         // Relaxed, here and below: a time that decides about nothing but eviction.
         let used = entry.used.load(Ordering::Relaxed);
         // Seldom: threads that share a name would write to the same line with each call.
-        if now.saturating_sub(used) > self.idle / 64 {
+        if now.saturating_sub(used) > self.idle / UNWRITTEN {
             entry.used.store(now, Ordering::Relaxed);
         }
         Some(entry.breaker.clone())
@@ -376,9 +384,11 @@ impl Shared {
     /// Takes out what is idle.
     fn sweep(&self, entering: &mut Entering, now: u64) -> Vec<Entry> {
         entering.next_sweep = now.saturating_add(self.idle / 8);
+        // It may have been used so much later than is written down.
+        let idle = self.idle.saturating_add(self.idle / UNWRITTEN);
         let is_idle = |entry: &Entry| {
             let used = entry.used.load(Ordering::Relaxed);
-            now.saturating_sub(used) >= self.idle && !entry.breaker.is_held()
+            now.saturating_sub(used) >= idle && !entry.breaker.is_held()
         };
         let idle: Vec<Arc<str>> = self
             .breakers
@@ -398,38 +408,64 @@ impl Shared {
     /// Takes out the one that is missed least, and with it some that are neither open nor in use: that
     /// saves looking again soon.
     fn displace(&self, entering: &mut Entering) -> Vec<Entry> {
-        let mut all: Vec<Candidate> = self
-            .breakers
-            .iter()
-            .map(|entry| Candidate {
-                is_held: entry.breaker.is_held(),
-                is_open: entry.breaker.state() != State::Closed,
-                used: entry.used.load(Ordering::Relaxed),
-                name: entry.key().clone(),
-            })
-            .collect();
-        all.sort_unstable();
-        let spare = all.iter().skip(1).take(self.max_names / 64);
-        let spare = spare.take_while(|candidate| !candidate.is_held && !candidate.is_open);
-        let gone: Vec<Entry> = all
-            .iter()
-            .take(1)
-            .chain(spare)
-            .filter_map(|candidate| self.breakers.remove(&candidate.name))
-            .map(|(_, entry)| entry)
-            .collect();
+        // Who was used, taken or opened since the look stays. When all were, the second look is the
+        // last word: names do not come in meanwhile, so a place must be made.
+        let mut gone = self.displace_unchanged(1 + self.max_names / 64);
+        if gone.is_empty() {
+            gone = self.displace_unchanged(1 + self.max_names / 64);
+        }
+        if gone.is_empty()
+            && let Some((name, _)) = self.ranked().first()
+        {
+            gone.extend(self.breakers.remove(name).map(|(_, entry)| entry));
+        }
         entering.displaced += gone.len() as u64;
         gone
     }
+
+    /// Takes out up to `most` that are missed least: the first even if it is open or in use.
+    fn displace_unchanged(&self, most: usize) -> Vec<Entry> {
+        let mut gone = Vec::new();
+        for (name, rank) in self.ranked() {
+            if gone.len() >= most || !gone.is_empty() && (rank.is_held || rank.is_open) {
+                break;
+            }
+            let left = self
+                .breakers
+                .remove_if(&name, |_, entry| Rank::of(entry) <= rank);
+            gone.extend(left.map(|(_, entry)| entry));
+        }
+        gone
+    }
+
+    /// All, in the order in which they leave.
+    fn ranked(&self) -> Vec<(Arc<str>, Rank)> {
+        let ranks = self.breakers.iter();
+        let mut ranks: Vec<_> = ranks
+            .map(|entry| (entry.key().clone(), Rank::of(&entry)))
+            .collect();
+        ranks.sort_unstable_by(|(_, one), (_, other)| one.cmp(other));
+        ranks
+    }
 }
 
-/// In the order in which they leave.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+/// How much a breaker is missed: the lower, the sooner it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
     is_held: bool,
     is_open: bool,
     used: u64,
-    name: Arc<str>,
+}
+
+impl Rank {
+    /// Under the lock of a shard, so without a clock.
+    fn of(entry: &Entry) -> Self {
+        Rank {
+            is_held: entry.breaker.is_held(),
+            is_open: !entry.breaker.is_closed(),
+            used: entry.used.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl fmt::Debug for Registry {

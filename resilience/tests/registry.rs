@@ -1,10 +1,10 @@
 //! The registry: names, bounds, idleness, per-name settings.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use wheelhouse_resilience::{Breaker, Registry, State, ThrottleMode};
-use wheelhouse_wheel::ManualClock;
+use wheelhouse_wheel::{Clock, ManualClock};
 
 #[test]
 fn a_name_has_one_breaker() {
@@ -59,12 +59,122 @@ fn r11_the_map_is_bounded_and_evicts_what_is_idle() {
 
     clock.advance(Duration::from_secs(599));
     let _ = registry.get("host-9999");
-    clock.advance(Duration::from_secs(1));
+    clock.advance(Duration::from_secs(11));
     let _ = registry.get("new");
     assert_eq!(registry.len(), 2);
-    clock.advance(Duration::from_secs(600));
+    clock.advance(Duration::from_secs(610));
     assert_eq!(registry.evict_idle(), 2);
     assert!(registry.is_empty());
+}
+
+/// Uses shortly after one another are not all written down; none of them is forgotten for that.
+#[test]
+fn nothing_is_idle_before_its_time() {
+    let idle = Duration::from_secs(64);
+    for after in 0..200 {
+        let clock = ManualClock::new();
+        let registry = Registry::builder()
+            .idle(idle)
+            .clock(clock.clone())
+            .build()
+            .unwrap();
+        let _ = registry.get("a");
+        clock.advance(Duration::from_millis(10 * after));
+        let _ = registry.get("a");
+        clock.advance(idle - Duration::from_nanos(1));
+        assert_eq!(registry.evict_idle(), 0, "used {after} hundredths later");
+        clock.advance(idle / 64 + Duration::from_nanos(1));
+        assert_eq!(registry.evict_idle(), 1);
+    }
+}
+
+/// A clock that uses the registry whose time it is, as a clock of a user's may.
+#[derive(Debug, Clone)]
+struct Reentrant {
+    time: ManualClock,
+    registry: Arc<OnceLock<Registry>>,
+}
+
+impl Clock for Reentrant {
+    fn now(&self) -> Instant {
+        if let Some(registry) = self.registry.get() {
+            let _ = registry.stats();
+            let _ = (registry.len(), registry.peek("0"));
+            registry.remove("nobody");
+        }
+        self.time.now()
+    }
+}
+
+/// Held back by a lock of the registry's, these would never return.
+#[test]
+fn clocks_are_asked_outside_the_locks() {
+    let clock = Reentrant {
+        time: ManualClock::new(),
+        registry: Arc::default(),
+    };
+    let registry = Registry::builder()
+        .default_breaker(Breaker::consecutive().clock(clock.clone()))
+        .max_names(4)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    clock.registry.set(registry.clone()).unwrap();
+    for name in 0..20 {
+        let breaker = registry.get(&name.to_string());
+        for _ in 0..6 * (name % 2) {
+            let _ = breaker.try_acquire().map(|permit| permit.failure());
+        }
+        registry.evict_idle();
+        clock.time.advance(Duration::from_secs(100));
+    }
+    assert!(registry.all().len() <= 4);
+}
+
+/// Names that come from all threads push out others, and never one that a thread has taken meanwhile
+/// while there is another: it would go on with a breaker that nobody else sees.
+#[test]
+fn stress_what_is_taken_meanwhile_is_not_displaced() {
+    let registry = Registry::builder().max_names(64).build().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3_u32 {
+            let registry = &registry;
+            scope.spawn(move || {
+                for call in 0..4000_u32 {
+                    // Nobody else has these, so nobody else forces them.
+                    let name = format!("{thread}-{}", call * 7 % 32);
+                    let breaker = registry.get(&name);
+                    breaker.force_open();
+                    let seen = registry.peek(&name).map(|breaker| breaker.state());
+                    assert_eq!(seen, Some(State::ForcedOpen), "{name} was displaced");
+                    breaker.reset();
+                    assert!(registry.len() <= 64);
+                }
+            });
+        }
+    });
+}
+
+/// Whatever is done to it, an exempt breaker rejects nothing.
+#[test]
+fn exempt_breakers_cannot_be_armed() {
+    let registry = Registry::builder().exempt("health").build().unwrap();
+    let health = registry.get("health");
+    for force in [
+        Breaker::reset,
+        Breaker::force_open,
+        Breaker::force_closed,
+        Breaker::metrics_only,
+        Breaker::disable,
+    ] {
+        force(&health);
+        assert_eq!(health.state(), State::Disabled);
+        for _ in 0..100 {
+            health.try_acquire().unwrap().failure();
+        }
+    }
+    let stats = registry.get("health").stats();
+    assert_eq!((stats.failures, stats.rejected), (0, 0));
 }
 
 #[test]
