@@ -31,7 +31,8 @@ use super::{Listening, SignalSink, SignalSource};
 
 /// Unix signals: SIGTERM and SIGINT stop the group, SIGHUP calls its reload hooks if it has any.
 ///
-/// A second SIGTERM or SIGINT ends the process at once with code 128 + n. After the end of the group
+/// A second SIGTERM or SIGINT ends the process at once with code 128 + n. (coreutils' `timeout` sends
+/// its signal twice, to the process and to its group, unless it is called with `--foreground`.) After the end of the group
 /// signals act by default again. Groups that run at the same time all hear each signal.
 #[derive(Debug, Clone)]
 pub struct OsSignals {
