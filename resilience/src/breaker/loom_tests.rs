@@ -7,7 +7,8 @@ use std::time::Duration;
 use loom::thread;
 use wheelhouse_wheel::{Clock, SystemClock};
 
-use super::{Breaker, BreakerBuilder, Closing, Consecutive, Settled, State, Verdict};
+use super::word::Mode;
+use super::{Breaker, BreakerBuilder, Closing, Consecutive, Reason, Settled, State, Verdict};
 use crate::CoarseClock;
 
 /// A coarse clock is plain std, so the model does not branch on it. It stands still.
@@ -41,6 +42,46 @@ fn one_trip_for_two_last_failures() {
         assert!(here == Settled::Counted || there == Settled::Counted);
         assert_eq!(other.state(), State::Open);
         assert_eq!(other.stats().transitions, 1);
+    });
+}
+
+/// A rejection shows the deadline of the opening that it is about, whatever others make of the breaker
+/// between its two looks. Fails when `look` does not look again.
+#[test]
+fn a_rejection_shows_the_deadline_of_its_own_opening() {
+    loom::model(|| {
+        let minute = Duration::from_secs(60);
+        let breaker = breaker(1, |builder| {
+            builder.cool_down(minute).ramp(Duration::from_secs(1))
+        });
+        let permit = breaker.try_acquire_owned().expect("closed");
+        let others = breaker.clone();
+        let other = thread::spawn(move || {
+            permit.failure();
+            others.core().force(Mode::HalfOpen);
+            others.core().force(Mode::Ramp);
+        });
+        if let Err(rejected) = breaker.try_acquire()
+            && rejected.reason() == Reason::Open
+        {
+            assert_eq!(rejected.retry_after(), Some(minute));
+        }
+        other.join().expect("it does not panic");
+    });
+}
+
+/// A call that is rejected takes the place of none that fits. Fails when it is counted first.
+#[test]
+fn a_rejected_call_takes_no_place() {
+    loom::model(|| {
+        let breaker = breaker(1, |builder| builder.max_in_flight(1));
+        let held = breaker.try_acquire_owned().expect("there is room");
+        let others = breaker.clone();
+        let other = thread::spawn(move || others.try_acquire_owned().ok());
+        held.success();
+        let here = breaker.try_acquire_owned().ok();
+        let there = other.join().expect("it does not panic");
+        assert!(here.is_some() != there.is_some());
     });
 }
 

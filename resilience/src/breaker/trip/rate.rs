@@ -234,6 +234,34 @@ mod tests {
         }
     }
 
+    /// However failures and slow calls of a lane alternate, and whatever other threads of it see, fewer
+    /// than the step pass without a look.
+    #[test]
+    fn no_step_passes_without_a_look() {
+        let rates = Rates {
+            first: limit(ErrorRate::above(0.5)),
+            others: None,
+            step: AtomicU64::new(8),
+        };
+        for pattern in 0_u32..1 << 16 {
+            let (mut failures, mut slow, mut since) = (0, 0, 0);
+            for bit in 0..16 {
+                let is_slow = pattern >> bit & 1 == 1;
+                *(if is_slow { &mut slow } else { &mut failures }) += 1;
+                since += 1;
+                let marks = Marks {
+                    failures: if is_slow { 0 } else { failures },
+                    slow: if is_slow { slow } else { 0 },
+                    some_slow: slow > 0,
+                };
+                if rates.is_due_by(marks) {
+                    since = 0;
+                }
+                assert!(since < 8, "{pattern:b}");
+            }
+        }
+    }
+
     #[test]
     fn crosses_each_multiple_of_the_step() {
         let rates = Rates {
