@@ -343,13 +343,7 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
     assert!(holder.join().is_err());
     assert_eq!(bells.each_ref().map(|bell| bell.0.load(SeqCst)), [1, 1]);
     assert_eq!(bulkhead.stats().contained_panics, 1);
-    assert!(
-        waiting
-            .each_mut()
-            .map(|waiting| granted(waiting))
-            .iter()
-            .all(Option::is_some)
-    );
+    assert!(waiting.each_mut().map(granted).iter().all(Option::is_some));
     assert_eq!((bulkhead.in_use(), bulkhead.queued()), (0, 0));
 }
 

@@ -620,3 +620,32 @@ async fn busy_work_is_out_of_time_too() {
     assert_eq!(result, Err(CommandError::TimedOut(SECOND / 10)));
     time.await.unwrap();
 }
+
+#[test]
+fn r17_durations_from_text_have_a_unit() {
+    let bulkhead = || wheelhouse_resilience::Bulkhead::builder(1);
+    let command = || Command::builder("users");
+    assert!(bulkhead().set("max_wait", "10s").is_ok());
+    assert!(bulkhead().set("max_wait", "none").is_ok());
+    assert!(command().set("timeout", "10ms").is_ok());
+    assert!(command().set("sleep_window", "10s").is_ok());
+    let refused = [
+        bulkhead().set("max_wait", "10").unwrap_err(),
+        command().set("timeout", "10").unwrap_err(),
+        command().set("sleep_window", "10").unwrap_err(),
+        command().set("sleep_window", "none").unwrap_err(),
+    ];
+    for refused in refused {
+        let text = refused.to_string();
+        assert!(
+            text.ends_with("a duration with its unit, as in 10s or 200ms"),
+            "{text}"
+        );
+    }
+    let unknown = command().set("time_out", "10s").unwrap_err();
+    assert_eq!(unknown.argument(), "option");
+    assert_eq!(
+        bulkhead().set("permits", "-1").unwrap_err().argument(),
+        "permits"
+    );
+}
