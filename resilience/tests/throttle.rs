@@ -183,6 +183,40 @@ fn metrics_only_feeds_the_window() {
     }
 }
 
+/// R40: in mode `GoZero` a call goes through when none did for a second, and of all that ask at that
+/// moment exactly one.
+#[test]
+fn r40_go_zero_lets_exactly_one_caller_through_after_a_second() {
+    let clock = ManualClock::new();
+    let breaker = throttle(ThrottleMode::GoZero, &clock).build().unwrap();
+    for _ in 0..200 {
+        clock.advance(Duration::from_millis(1));
+        let _ = breaker.try_acquire().map(|permit| permit.failure());
+    }
+    assert!(breaker.rejection_probability() > 0.9);
+    for round in 0..100 {
+        // Not yet: the last one that went through may have been the last call.
+        let early = breaker.try_acquire();
+        assert!(!early.is_ok_and(|permit| permit.is_probe()), "{round}");
+        clock.advance(Duration::from_nanos(1_000_000_001));
+        let all_at_once = std::sync::Barrier::new(4);
+        let forced: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        all_at_once.wait();
+                        let calls = (0..50).filter_map(|_| breaker.try_acquire().ok());
+                        calls.filter(|permit| permit.is_probe()).count()
+                    })
+                })
+                .collect();
+            let forced = threads.into_iter().map(|thread| thread.join().unwrap());
+            forced.sum()
+        });
+        assert_eq!(forced, 1, "round {round}");
+    }
+}
+
 /// The probe budget of a dead backend: one a second, and permits say that they are probes.
 #[test]
 fn dead_backend_gets_a_probe_a_second() {

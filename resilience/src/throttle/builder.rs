@@ -34,6 +34,12 @@ use super::{Settings, Throttle};
 #[non_exhaustive]
 pub enum ThrottleMode {
     /// Client-side throttling as the book has it.
+    ///
+    /// It starts with no accepts to its credit, and calls under way count as requests that were not
+    /// accepted: at a new throttle, or after a pause of a window, the first calls in flight are
+    /// rejected in part, and where many fail as well it can take minutes to believe in the backend.
+    /// A [`protection`](ThrottleBuilder::protection) of as many requests as are usually in flight
+    /// avoids that.
     Sre,
     /// go-zero's breaker as its article of 2022 has it.
     GoZero2022,
@@ -118,6 +124,19 @@ impl ThrottleBuilder {
 
     /// How many requests are let through whatever became of them. Each [mode](ThrottleMode) has its
     /// default.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, ThrottleMode};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let builder = Breaker::throttle().mode(ThrottleMode::Sre).protection(100);
+    /// let breaker = builder.build()?;
+    /// for _ in 0..100 {
+    ///     breaker.try_acquire().unwrap().failure();
+    /// }
+    /// assert!(breaker.rejection_probability() < 0.01);
+    /// # Ok(()) }
+    /// ```
     pub fn protection(mut self, requests: u64) -> Self {
         self.protection = Some(requests);
         self
@@ -125,6 +144,21 @@ impl ThrottleBuilder {
 
     /// In mode [`Adaptive`](ThrottleMode::Adaptive), how often one call goes through however bad
     /// things are: from 1 ms, 1 s by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Breaker;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::throttle().probe_interval(Duration::from_secs(10)).build()?;
+    /// for _ in 0..30 {
+    ///     breaker.try_acquire().unwrap().failure();
+    /// }
+    /// // The first probe is due after a tenth of it.
+    /// let rejected = breaker.try_acquire().unwrap_err();
+    /// assert!(rejected.retry_after().unwrap() <= Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
     pub fn probe_interval(mut self, interval: Duration) -> Self {
         self.probe_interval = interval;
         self

@@ -35,8 +35,11 @@
 //! - The inner service is called only after it has said that it is ready, and it is the same instance.
 //! - Clones of a service, and all services of one layer, share the guard.
 //! - A request whose future is dropped is cancelled; one whose future panics has failed.
-//! - Nothing is boxed or locked on the way, and no name is copied: a guard that admits costs what its
-//!   permit costs, and a reference count.
+//! - A layer itself boxes nothing, locks nothing and copies no name: a guard that admits costs what its
+//!   permit costs, and a reference count. A closed breaker's permit is free of locks too. That of a
+//!   keyed layer has its breaker looked up under the lock of one shard of the registry; that of a
+//!   limit goes through the limiter's lock at its end; and one that waits in a bulkhead's queue is in
+//!   a list under the queue's lock.
 //!
 //! # How calls are judged
 //!
