@@ -444,7 +444,7 @@ impl Shared {
         let mut ranks: Vec<_> = ranks
             .map(|entry| (entry.key().clone(), Rank::of(&entry)))
             .collect();
-        ranks.sort_unstable_by(|(_, one), (_, other)| one.cmp(other));
+        ranks.sort_unstable_by_key(|(_, rank)| *rank);
         ranks
     }
 }
