@@ -1,11 +1,13 @@
 //! Settings from text: configuration files and command lines.
 
 use std::str::FromStr;
+#[cfg(feature = "tokio")]
 use std::time::Duration;
 
 use crate::BuildError;
 
 /// A duration, which has to have a unit: "10" could be seconds or nanoseconds.
+#[cfg(feature = "tokio")]
 pub(crate) fn duration(option: &str, value: &str) -> Result<Duration, BuildError> {
     humantime::parse_duration(value).map_err(|_| {
         let allowed = "a duration with its unit, as in 10s or 200ms";
@@ -21,6 +23,7 @@ pub(crate) fn number<T: FromStr>(option: &str, value: &str, kind: &str) -> Resul
 }
 
 /// What `parse` makes of the text, or nothing where it is "none".
+#[cfg(feature = "tokio")]
 pub(crate) fn optional<T>(
     value: &str,
     parse: impl FnOnce() -> Result<T, BuildError>,
