@@ -1,5 +1,6 @@
 //! When the breaker of a command opens: [`ErrorPercent`].
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use wheelhouse_collection::{ErrorCount, Outcome, RollingWindow};
@@ -19,6 +20,10 @@ pub(super) struct ErrorPercent {
     percent: f64,
     volume: u64,
     window: RollingWindow<ErrorCount>,
+    /// Nanoseconds of the window at which the last error has left it: until then calls look. Relaxed:
+    /// a call that misses an error which comes at the same time leaves the look to that one, or to
+    /// the next call.
+    errors_until: AtomicU64,
 }
 
 impl ErrorPercent {
@@ -29,13 +34,22 @@ impl ErrorPercent {
             percent,
             volume,
             window: window.expect("the constants are in range"),
+            errors_until: AtomicU64::new(0),
         }
     }
 }
 
 impl TripPolicy for ErrorPercent {
     fn record(&self, outcome: Outcome, now: Instant) -> bool {
-        self.window.add_at(now, outcome);
+        let nanos = self.window.nanos_at(now);
+        self.window.add_at_nanos(nanos, outcome);
+        if outcome.is_error() {
+            let until = nanos.saturating_add(WINDOW.as_nanos() as u64);
+            self.errors_until.fetch_max(until, Ordering::Relaxed);
+        } else if nanos >= self.errors_until.load(Ordering::Relaxed) {
+            // Without an error in the window no number of calls is too many.
+            return false;
+        }
         let seen = self.window.snapshot_at(now);
         seen.requests >= self.volume
             && seen.errors as f64 * 100.0 >= self.percent * seen.requests as f64
