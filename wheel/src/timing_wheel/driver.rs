@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::drive::ticks::NEVER;
 use crate::sync::Parker;
@@ -77,7 +77,8 @@ where
         } else {
             0
         };
-        let now = self.shared.ticks.at(self.shared.clock.now());
+        let read = self.shared.clock.now();
+        let now = self.shared.ticks.at(read);
         let room = self.outlet.room(&self.shared);
         let bound = self.shared.earliest();
         if bound <= now && room > 0 {
@@ -103,18 +104,18 @@ where
         if self.virtual_time {
             self.shared.life.settle(request);
         }
-        self.sleep(tick, blocked, request);
+        self.sleep(tick, blocked, request, read);
     }
 
-    fn sleep(&mut self, tick: u64, blocked: bool, request: u64) {
+    fn sleep(&mut self, tick: u64, blocked: bool, request: u64, read: Instant) {
         let shared = &self.shared;
         let timeout = if self.virtual_time || blocked || tick == NEVER {
             None
         } else {
-            shared
-                .ticks
-                .instant(tick)
-                .map(|due| due.saturating_duration_since(shared.clock.now()))
+            // The later of two readings: one that has gone far back must not make it sleep as long.
+            let now = shared.clock.now().max(read);
+            let due = shared.ticks.instant(tick);
+            due.map(|due| due.saturating_duration_since(now))
         };
         if timeout == Some(Duration::ZERO) {
             return;

@@ -56,11 +56,21 @@ impl Index {
             .map(|entry| entry.remove().0.node)
     }
 
-    /// Takes out a node whose key's hash is not to be had. Looks at the whole table.
+    /// Takes out a node by its number, with the hash of its key, if that is to be had.
+    #[inline]
+    pub(crate) fn forget(&mut self, hash: Option<u32>, node: u32) {
+        match hash {
+            Some(hash) => {
+                self.remove(hash, |candidate| candidate == node);
+            }
+            None => self.forget_slowly(node),
+        }
+    }
+
+    /// Looks at the whole table.
     #[cold]
-    pub(crate) fn remove_node(&mut self, node: u32) -> Option<u32> {
-        let found = self.table.extract_if(|bucket| bucket.node == node);
-        found.map(|bucket| bucket.node).last()
+    fn forget_slowly(&mut self, node: u32) {
+        self.table.retain(|bucket| bucket.node != node);
     }
 
     pub(crate) fn clear(&mut self) {

@@ -26,6 +26,9 @@ where
     V: Send + 'static,
 {
     pub(super) fn new(wheel: TimingWheel<K, V>, callback: Box<dyn FnMut(K, V) + Send>) -> Self {
+        for shard in &wheel.shared().shards {
+            shard.lock().turned_by_hand = true;
+        }
         ManualTimingWheel {
             wheel,
             callback,

@@ -11,6 +11,7 @@
 //! | file | idea |
 //! |---|---|
 //! | shard.rs | one channel, index and wheel; how commands are applied |
+//! | late.rs | timers that the wheel would put off, when a clock has gone back |
 //! | driver.rs | the driver's loop |
 //! | ready.rs | due pairs between the driver and who runs them |
 //! | executor.rs, stream.rs, manual.rs | who that is |
@@ -23,6 +24,7 @@ mod driver;
 mod error;
 mod executor;
 mod index;
+mod late;
 mod ledger;
 mod manual;
 mod ready;
@@ -580,7 +582,7 @@ where
         let state = shared.open(shard)?;
         let tick = state
             .find(hash, |k| k.borrow() == key)
-            .map(|node| state.wheel.deadline_raw(node));
+            .map(|node| state.deadline(node));
         shared.finish(shard, state);
         tick
     }

@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //! - I1: a key is in the index exactly when its node is live in the wheel.
-//! - I2: `next` is at most the earliest deadline in the wheel (it is exact after `fire` and
-//!   `refresh`, and only lowered in between).
+//! - I2: `next` is at most the earliest deadline in the wheel and among the late (it is exact after
+//!   `fire` and `refresh`, and only lowered in between).
 //! - I3: `queued` is at most the earliest deadline of a command in the channel whose sender has
 //!   returned from `send`. A sender puts the command in first and lowers `queued` then; whoever
 //!   empties the channel raises `queued` first and takes commands then. So a command that stays
@@ -20,6 +20,8 @@
 //! - I4: once `closed` is set, the channel is full of [`Command::Closed`] for ever: every send
 //!   fails, and its sender finds `closed` under the lock. So a command is in the wheel by the end
 //!   of `close`, or its sender gets it back; and the fast path need not look at any flag.
+//! - I5: the node of a late timer is in the wheel under `NEVER`, which never comes due there. When
+//!   anything is late, it is due before all else that the wheel holds.
 
 use std::any::Any;
 use std::mem;
@@ -32,6 +34,7 @@ use crate::sync::{Channel, Mutex, MutexGuard, Word};
 use crate::wheel::Wheel;
 
 use super::index::Index;
+use super::late::Late;
 
 /// How many look-ups are under way at once while a batch is applied.
 const STAGE: usize = 32;
@@ -133,6 +136,10 @@ struct Earliest {
 pub(crate) struct State<K, V> {
     pub(crate) wheel: Wheel<(K, V)>,
     pub(crate) index: Index,
+    late: Late,
+    /// Time is what the user says, so a tick that the wheel has passed will not come again: nothing is
+    /// late, and what is set for such a tick counts for the next.
+    pub(crate) turned_by_hand: bool,
     pub(crate) closed: bool,
     pub(crate) trash: Vec<Trash<K, V>>,
     pub(crate) counts: Counts,
@@ -160,6 +167,8 @@ impl<K: Eq, V> Shard<K, V> {
             state: CachePadded::new(Mutex::new(State {
                 wheel,
                 index: Index::default(),
+                late: Late::default(),
+                turned_by_hand: false,
                 closed: false,
                 trash: Vec::new(),
                 counts: Counts::default(),
@@ -314,6 +323,7 @@ impl<K: Eq, V> Shard<K, V> {
     /// `next` to: that deadline is in the wheel.
     pub(crate) fn refresh(&self, state: &mut State<K, V>) -> u64 {
         let next = state.wheel.next_due().unwrap_or(NEVER);
+        let next = state.late.first().map_or(next, |late| late.min(next));
         self.earliest.next.store(next);
         next
     }
@@ -328,6 +338,9 @@ impl<K: Eq, V> Shard<K, V> {
         due: &mut Vec<Pair<K, V>>,
     ) -> bool {
         let first = due.len();
+        if !state.late.is_empty() {
+            state.take_late(tick, limit, &hash, due);
+        }
         let mut fired = [(None, 0); STAGE];
         let mut all = false;
         while !all && due.len() - first < limit {
@@ -354,10 +367,7 @@ impl<K: Eq, V> Shard<K, V> {
             std::hint::black_box(loaded);
             for (hash, node) in fired {
                 // I1; the node is free by now, its number names the bucket.
-                match hash {
-                    Some(hash) => state.index.remove(*hash, |candidate| candidate == *node),
-                    None => state.index.remove_node(*node),
-                };
+                state.index.forget(*hash, *node);
             }
         }
         if all {
@@ -435,14 +445,19 @@ impl<K: Eq, V> State<K, V> {
 
     /// Sets a key that is not there.
     pub(crate) fn insert(&mut self, hash: u32, tick: u64, key: K, value: V) {
-        let node = self.wheel.insert_raw(tick, (key, value));
+        let is_late = self.has_passed(tick);
+        let at = if is_late { NEVER } else { tick };
+        let node = self.wheel.insert_raw(at, (key, value));
         self.index.insert(hash, node);
+        if is_late {
+            self.late.insert(tick, node);
+        }
     }
 
     /// Sets the value of a key that is there, and moves it.
     pub(crate) fn replace(&mut self, node: u32, tick: u64, value: V) -> V {
         self.counts.replaced += 1;
-        self.wheel.reschedule_raw(node, tick);
+        self.file_again(node, tick);
         mem::replace(&mut self.wheel.value_raw_mut(node).1, value)
     }
 
@@ -456,7 +471,57 @@ impl<K: Eq, V> State<K, V> {
 
     pub(crate) fn move_node(&mut self, node: u32, tick: u64) {
         self.counts.moved += 1;
-        self.wheel.reschedule_raw(node, tick);
+        self.file_again(node, tick);
+    }
+
+    #[inline]
+    fn file_again(&mut self, node: u32, tick: u64) {
+        if !self.late.is_empty() || self.has_passed(tick) {
+            self.file_late(node, tick);
+        } else {
+            self.wheel.reschedule_raw(node, tick);
+        }
+    }
+
+    /// The same where the timer is late, or was, or others are.
+    #[cold]
+    fn file_late(&mut self, node: u32, tick: u64) {
+        self.late.remove(node);
+        if self.has_passed(tick) {
+            self.wheel.reschedule_raw(node, NEVER);
+            self.late.insert(tick, node);
+        } else {
+            self.wheel.reschedule_raw(node, tick);
+        }
+    }
+
+    /// Whether what is due at `tick` has to be kept apart, since the wheel would put it off. By one tick
+    /// it may: of the wheel's own tick some may be left to fire, and they come first.
+    #[inline]
+    fn has_passed(&self, tick: u64) -> bool {
+        tick < self.wheel.tick() && !self.turned_by_hand
+    }
+
+    /// Takes the first of those that are late at `tick` out, `limit` at most.
+    #[cold]
+    fn take_late(
+        &mut self,
+        tick: u64,
+        limit: usize,
+        hash: impl Fn(&K) -> Option<u32>,
+        due: &mut Vec<Pair<K, V>>,
+    ) {
+        for (tick, node) in std::iter::from_fn(|| self.late.pop(tick)).take(limit) {
+            let (key, value) = self.wheel.remove_raw(node);
+            self.index.forget(hash(&key), node);
+            due.push(Pair { tick, key, value });
+        }
+    }
+
+    /// When a timer is due.
+    pub(crate) fn deadline(&self, node: u32) -> u64 {
+        let late = self.late.tick(node);
+        late.unwrap_or_else(|| self.wheel.deadline_raw(node))
     }
 
     /// Takes a timer out.
@@ -466,6 +531,9 @@ impl<K: Eq, V> State<K, V> {
             .index
             .remove(hash, |node| is_key(&wheel.value_raw(node).0))?;
         self.counts.removed += 1;
+        if !self.late.is_empty() {
+            self.late.remove(node);
+        }
         Some(self.wheel.remove_raw(node))
     }
 
@@ -480,8 +548,11 @@ impl<K: Eq, V> State<K, V> {
     /// Gives memory back after most timers have gone.
     pub(crate) fn compact(&mut self) {
         if self.wheel.wants_compact() {
-            let index = &mut self.index;
-            self.wheel.compact_raw(|new_node| index.renumber(new_node));
+            let (index, late) = (&mut self.index, &mut self.late);
+            self.wheel.compact_raw(|new_node| {
+                index.renumber(new_node);
+                late.renumber(new_node);
+            });
         }
     }
 }
@@ -490,6 +561,10 @@ impl<K, V> State<K, V> {
     /// Takes everything out in firing order.
     pub(crate) fn drain(&mut self, into: &mut Vec<Pair<K, V>>) {
         self.index.clear();
+        for (tick, node) in std::iter::from_fn(|| self.late.pop(NEVER)) {
+            let (key, value) = self.wheel.remove_raw(node);
+            into.push(Pair { tick, key, value });
+        }
         into.extend(self.wheel.drain().map(|expired| {
             let (key, value) = expired.value;
             Pair {

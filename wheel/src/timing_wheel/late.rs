@@ -1,0 +1,95 @@
+//! Timers that were set for a tick which the wheel of their shard has passed.
+//!
+//! A wheel knows no past, and would put them off to its next tick. That is the tick after where a clock
+//! goes on, but where one has shown a time far ahead and come back it is only reached with that time.
+//! So such a timer is filed in the wheel for [`NEVER`](crate::drive::ticks::NEVER), and here under its
+//! tick. They are few, and mostly none: whoever asks looks at [`is_empty`](Late::is_empty) first.
+
+use std::collections::BTreeMap;
+
+/// Nodes of the wheel, ordered by tick, and by arrival within one.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    order: BTreeMap<(u64, u64), u32>,
+    /// Where each node is in the order.
+    places: BTreeMap<u32, (u64, u64)>,
+    arrived: u64,
+}
+
+impl Late {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Adds a node that is not there.
+    pub(super) fn insert(&mut self, tick: u64, node: u32) {
+        let place = (tick, self.arrived);
+        self.arrived += 1;
+        self.order.insert(place, node);
+        self.places.insert(node, place);
+    }
+
+    /// Takes a node out, if it is there.
+    pub(super) fn remove(&mut self, node: u32) {
+        if let Some(place) = self.places.remove(&node) {
+            self.order.remove(&place);
+        }
+    }
+
+    /// The tick of a node, if it is there.
+    pub(super) fn tick(&self, node: u32) -> Option<u64> {
+        self.places.get(&node).map(|(tick, _)| *tick)
+    }
+
+    /// The earliest tick.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.order.keys().next().map(|(tick, _)| *tick)
+    }
+
+    /// Takes the first out, if its tick is not after `tick`.
+    pub(super) fn pop(&mut self, tick: u64) -> Option<(u64, u32)> {
+        let first = self.order.first_entry()?;
+        let (due, _) = *first.key();
+        if due > tick {
+            return None;
+        }
+        let node = first.remove();
+        self.places.remove(&node);
+        Some((due, node))
+    }
+
+    /// Follows nodes that were moved.
+    pub(super) fn renumber(&mut self, new_node: &dyn Fn(u32) -> u32) {
+        self.places.clear();
+        for (place, node) in &mut self.order {
+            *node = new_node(*node);
+            self.places.insert(*node, *place);
+        }
+    }
+}
+
+#[cfg(all(test, not(wheelhouse_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_leaves_first_and_then_who_came_first() {
+        let mut late = Late::default();
+        for (tick, node) in [(7, 30), (5, 10), (7, 40), (5, 20), (6, 50)] {
+            late.insert(tick, node);
+        }
+        late.remove(50);
+        late.remove(60);
+        assert_eq!((late.tick(40), late.tick(50)), (Some(7), None));
+        assert_eq!(late.pop(4), None);
+        late.renumber(&|node| node + 1);
+        assert_eq!((late.tick(41), late.tick(40)), (Some(7), None));
+        let order: Vec<_> = std::iter::from_fn(|| late.pop(6)).collect();
+        assert_eq!(order, [(5, 11), (5, 21)]);
+        assert_eq!(late.first(), Some(7));
+        let order: Vec<_> = std::iter::from_fn(|| late.pop(u64::MAX)).collect();
+        assert_eq!(order, [(7, 31), (7, 41)]);
+        assert!(late.is_empty() && late.places.is_empty());
+    }
+}
