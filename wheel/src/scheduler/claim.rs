@@ -240,8 +240,26 @@ impl Drop for Outermost {
 }
 
 /// This thread is about to end, and has no list any more for those that the claim would make room
-/// for in turn. So another advances it; a runtime that has ended drops it.
+/// for in turn. So another advances it.
 fn pass_on(claim: Claim) {
     let inner = claim.inner().clone();
-    drop(inner.runtime.spawn(async { advance_all([claim]) }));
+    let mut passed = Passed(Some(claim));
+    drop(
+        inner
+            .runtime
+            .spawn(async move { advance_all(passed.0.take()) }),
+    );
+}
+
+/// A claim on its way to another thread.
+struct Passed(Option<Claim>);
+
+impl Drop for Passed {
+    /// A runtime that ends drops it at once. The queues are emptied before the claim is, so that it makes
+    /// room for nobody.
+    fn drop(&mut self) {
+        if let Some(claim) = &self.0 {
+            claim.inner().runtime_has_gone();
+        }
+    }
 }

@@ -63,6 +63,8 @@ pub(super) struct Inner {
     pub(super) tally: Tally,
     /// The driver has ended.
     pub(super) driver_gone: AtomicBool,
+    /// The runtime ends, or has ended.
+    pub(super) runtime_gone: AtomicBool,
     /// The driver, when it is a thread.
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     /// Tasks that have not ended. Every access is SeqCst: the other side of each is that of
@@ -118,6 +120,7 @@ impl Inner {
             meters: Meters::new(&parts.name),
             tally: Tally::default(),
             driver_gone: AtomicBool::new(false),
+            runtime_gone: AtomicBool::new(false),
             thread: Mutex::new(None),
             live: CachePadded::new(AtomicUsize::new(0)),
             max_pending: parts.max_pending,

@@ -83,7 +83,7 @@ impl Inner {
                 on_way: true,
                 ends: false,
             };
-            // A runtime that has shut down drops it.
+            // A runtime that ends drops it at once.
             drop(self.runtime.spawn(runner.run()));
         }
     }
@@ -149,7 +149,7 @@ impl Runner {
 }
 
 impl Drop for Runner {
-    /// A runner that is dropped with its runtime leaves runs that will not begin.
+    /// A runner is dropped before its end only where its runtime ends, or has ended.
     fn drop(&mut self) {
         if self.ends {
             return;
@@ -157,6 +157,6 @@ impl Drop for Runner {
         if self.on_way {
             self.inner.ready.state.lock().on_way -= 1;
         }
-        drop(self.inner.ready.drain());
+        self.inner.runtime_has_gone();
     }
 }

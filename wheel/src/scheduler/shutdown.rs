@@ -353,6 +353,19 @@ impl Inner {
         }
     }
 
+    /// The runtime has dropped what was to run on it: it ends. That must be the end of the scheduler too,
+    /// and at once: a runtime drops its tasks one after another, and each run among them makes room for
+    /// the next, of which a driver that is a thread makes ever more.
+    pub(super) fn runtime_has_gone(&self) {
+        // Relaxed: it only chooses who does it.
+        if self.runtime_gone.swap(true, Relaxed) {
+            // Put there by somebody who saw that all was open before the first emptied it.
+            drop(self.ready.drain());
+        } else {
+            self.abandon();
+        }
+    }
+
     /// Stops everything at once, without waiting for it.
     pub(super) fn abandon(&self) {
         self.close();
