@@ -276,8 +276,8 @@ impl<W: Work> Entry for Task<W> {
             TaskError::Abandoned => TaskError::Abandoned,
             _ => TaskError::Cancelled,
         };
-        self.deliver(inner, Err(why));
         inner.ended(self);
+        self.deliver(inner, Err(why));
     }
 
     fn child(self: Arc<Self>) -> Option<Arc<dyn Entry>> {

@@ -18,7 +18,11 @@ use super::inner::Inner;
 /// A scheduled task. Dropping it changes nothing for the task.
 ///
 /// Awaiting it gives the outcome of a one-shot, or of the last run of a task that recurs, when the
-/// task has ended. Besides that it does what a [`TaskRef`] does.
+/// task has ended: [`Scheduler::len`](super::Scheduler::len) does not count it then, and its key is free.
+/// The place of its run is given back right after that, so
+/// [`in_progress`](super::SchedulerStats::in_progress) may count the run a moment longer, and the end of a
+/// shutdown comes later. Only of blocking work that takes too long it tells when its
+/// [time](super::TaskOptions::timeout) is up. Besides that it does what a [`TaskRef`] does.
 pub struct TaskHandle<T = (), E = Infallible> {
     task: TaskRef,
     outcome: PhantomData<fn() -> Result<T, E>>,

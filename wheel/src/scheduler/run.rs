@@ -202,8 +202,8 @@ fn finish<W: Work>(
             inner.contain("drop of a task's work", || drop(work));
         }
         inner.count_ending(&**task, ending);
-        task.deliver(inner, output);
         inner.ended(&**task);
+        task.deliver(inner, output);
     }
 }
 

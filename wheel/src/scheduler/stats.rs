@@ -18,7 +18,7 @@ pub struct SchedulerStats {
     /// counts as one more.
     pub live: u64,
     /// Tasks that are due or running at the moment: in a queue for a place, about to begin, or at
-    /// work.
+    /// work; and those that have ended and are about to give their places back.
     pub in_progress: u64,
     /// Attempts that have begun.
     pub started: u64,
