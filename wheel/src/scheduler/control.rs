@@ -87,7 +87,8 @@ impl Inner {
         if was_due {
             self.leave_queues(entry);
         }
-        self.tell_cancelled(entry, Ending::Cancelled);
+        self.tell_cancelled(entry);
+        self.count_ending(entry, Ending::Cancelled);
         entry.bury(self, TaskError::Cancelled);
     }
 

@@ -282,8 +282,10 @@ impl Inner {
             Err(later) => {
                 // A drain lets it go on, like an attempt, if it runs but once.
                 let recurs = entry.lock().as_ref().is_some_and(|extra| extra.recurs());
-                if !self.file_again(entry, later, !recurs) && self.give_up(&**entry) {
-                    self.bury_all(vec![entry.clone()], Ending::Cancelled);
+                if !self.file_again(entry, later, !recurs)
+                    && self.give_up(&**entry, Ending::Cancelled)
+                {
+                    self.bury_all(vec![entry.clone()]);
                 }
                 return None;
             }
@@ -322,24 +324,35 @@ impl Inner {
             }
             next = self.next_of(&**entry, &past);
         }
-        let filed = next.is_some_and(|next| self.file_again(entry, next, false));
-        if !filed && self.give_up(&**entry) {
-            if next.is_some() {
-                self.bury_all(vec![entry.clone()], Ending::Cancelled);
-            } else {
-                let name = || self.name_of(&**entry);
-                self.tally.ended(Ending::Completed, name);
+        if next.is_some_and(|next| self.file_again(entry, next, false)) {
+            return run;
+        }
+        if next.is_none() {
+            if self.give_up(&**entry, Ending::Completed) {
                 entry.bury(self, TaskError::Missed(late));
             }
+        } else if self.give_up(&**entry, Ending::Cancelled) {
+            self.bury_all(vec![entry.clone()]);
         }
         run
     }
 
-    /// A due task is not filed again. Whether that is its end, see [`retire`].
+    /// A due task is not filed again. Whether that is its end, which has been counted then.
     #[must_use]
-    fn give_up(&self, entry: &dyn Entry) -> bool {
+    fn give_up(&self, entry: &dyn Entry, ending: Ending) -> bool {
         let guard = entry.lock();
-        entry.head().phase() == Phase::Due && retire(entry.head(), guard.as_deref())
+        entry.head().phase() == Phase::Due && self.retire(entry.head(), guard.as_deref(), ending)
+    }
+
+    /// [`retire`], and counts the end, if it is that. Under the same locks, so that whoever ends the rest
+    /// of a scheduler finds a task either where it was or counted.
+    #[must_use]
+    pub(super) fn retire(&self, head: &Head, extra: Option<&Extra>, ending: Ending) -> bool {
+        let ended = retire(head, extra);
+        if ended {
+            self.count_ending_locked(head, extra, ending);
+        }
+        ended
     }
 
     /// A run of a task that may overlap itself has ended, with this output. `ran` is false if it had not
@@ -372,13 +385,14 @@ impl Inner {
         }
     }
 
-    /// Moves a task on to its end, if it is in one of these phases, none of which is waiting.
+    /// Moves a task on to its end, if it is in this phase, which is not waiting, and counts that.
     #[must_use]
-    pub(super) fn end(&self, entry: &dyn Entry, from: &[Phase]) -> bool {
+    pub(super) fn end(&self, entry: &dyn Entry, from: Phase, ending: Ending) -> bool {
         let guard = entry.lock();
-        let ends = from.contains(&entry.head().phase());
+        let ends = entry.head().phase() == from;
         if ends {
             entry.head().set_phase(Phase::Ended);
+            self.count_ending_locked(entry.head(), guard.as_deref(), ending);
         }
         drop(guard);
         ends
@@ -399,37 +413,35 @@ impl Inner {
 
     /// A claim was dropped before its run ended: the runtime has shut down, or the run was cut off.
     pub(super) fn cut(&self, entry: &dyn Entry) {
-        let was = entry.head().phase();
-        if !self.end(entry, &[Phase::Due, Phase::Running]) {
-            return;
-        }
-        let why = if was == Phase::Running {
+        if self.end(entry, Phase::Running, Ending::Aborted) {
             count(&self.shard_of(entry).counts.aborted);
             self.meter(|meters| meters.ended("aborted"));
-            self.count_ending(entry, Ending::Aborted);
-            TaskError::Aborted
-        } else {
-            self.tell_cancelled(entry, Ending::NeverStarted);
-            TaskError::Cancelled
-        };
-        entry.bury(self, why);
+            entry.bury(self, TaskError::Aborted);
+        } else if self.end(entry, Phase::Due, Ending::NeverStarted) {
+            self.tell_cancelled(entry);
+            entry.bury(self, TaskError::Cancelled);
+        }
     }
 
     /// Counts how a task has ended, for the report of a shutdown. A run of a task that overlaps itself
     /// is no task of its own to whoever reads that.
     pub(super) fn count_ending(&self, entry: &dyn Entry, ending: Ending) {
-        if !entry.head().has(flag::CHILD) {
-            self.tally.ended(ending, || self.name_of(entry));
+        self.count_ending_locked(entry.head(), entry.lock().as_deref(), ending);
+    }
+
+    /// The same under the task's lock.
+    fn count_ending_locked(&self, head: &Head, extra: Option<&Extra>, ending: Ending) {
+        if !head.has(flag::CHILD) {
+            self.tally.ended(ending, || self.options(extra).name());
         }
     }
 
-    /// Counts and tells that a task will not run, likewise.
-    pub(super) fn tell_cancelled(&self, entry: &dyn Entry, ending: Ending) {
+    /// Tells that a task will not run, likewise.
+    pub(super) fn tell_cancelled(&self, entry: &dyn Entry) {
         if !entry.head().has(flag::CHILD) {
             count(&self.shard_of(entry).counts.cancelled);
             self.event(entry, || EventKind::Cancelled);
         }
-        self.count_ending(entry, ending);
     }
 
     /// A claim is dropped. Whether its run has places to give up: not if it ends while it waits for

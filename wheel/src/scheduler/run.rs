@@ -138,8 +138,9 @@ fn miss<W: Work>(inner: &Arc<Inner>, task: &Arc<Task<W>>, late: Duration, now: I
     inner.meter(Meters::missed);
     inner.event(&**task, || EventKind::Missed { late });
     let entry: Arc<dyn Entry> = task.clone();
-    if !go_on(inner, &entry, &Past::Missed(now)) && inner.end(&*entry, &[Phase::Due]) {
-        inner.count_ending(&*entry, Ending::NeverStarted);
+    if !go_on(inner, &entry, &Past::Missed(now))
+        && inner.end(&*entry, Phase::Due, Ending::NeverStarted)
+    {
         entry.bury(inner, TaskError::Missed(late));
     }
 }

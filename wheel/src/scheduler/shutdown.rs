@@ -27,7 +27,7 @@ use super::claim::{Claim, advance_all};
 use super::entry::{Entry, Phase, flag};
 use super::error::TaskError;
 use super::gate::Gate;
-use super::inner::{CLOSED, DRAINING, Inner, retire};
+use super::inner::{CLOSED, DRAINING, Inner};
 use super::plan::Plan;
 use super::shard::InProgress;
 use super::timeout::Sleep;
@@ -275,7 +275,9 @@ impl Inner {
                         extra.recurs() || extra.paused.is_some() || due > last
                     });
                     if stays_away || tick > last {
-                        let ended = retire(entry.head(), entry.lock().as_deref());
+                        let guard = entry.lock();
+                        let ended = self.retire(entry.head(), guard.as_deref(), Ending::Cancelled);
+                        drop(guard);
                         if ended {
                             cancelled.push(entry);
                         }
@@ -284,7 +286,7 @@ impl Inner {
                     }
                 }
             }
-            self.bury_all(cancelled, Ending::Cancelled);
+            self.bury_all(cancelled);
         }
         self.tell_runs();
     }
@@ -309,16 +311,18 @@ impl Inner {
                 let mut state = shard.lock();
                 state.closed = true;
                 for (_, entry) in state.take_tasks() {
-                    let ended = retire(entry.head(), entry.lock().as_deref());
+                    let guard = entry.lock();
+                    let ended = self.retire(entry.head(), guard.as_deref(), Ending::Cancelled);
+                    drop(guard);
                     if ended {
                         cancelled.push(entry);
                     }
                 }
             }
-            self.bury_all(cancelled, Ending::Cancelled);
+            self.bury_all(cancelled);
         }
         let mut never_started = self.running();
-        never_started.retain(|entry| self.end(&**entry, &[Phase::Due]));
+        never_started.retain(|entry| self.end(&**entry, Phase::Due, Ending::NeverStarted));
         for entry in &never_started {
             if let Some(gate) = self.gate_of(&**entry) {
                 Claim::leave_own_queue(gate.drain());
@@ -328,17 +332,17 @@ impl Inner {
             Claim::leave_queue(gate.drain());
         }
         drop(self.ready.drain());
-        self.bury_all(never_started, Ending::NeverStarted);
+        self.bury_all(never_started);
         self.tell_runs();
         self.notify_watchers();
     }
 
-    /// Buries tasks that have just been made to end.
-    pub(super) fn bury_all(&self, entries: Vec<Arc<dyn Entry>>, ending: Ending) {
+    /// Buries tasks that have just been made to end, and counted.
+    pub(super) fn bury_all(&self, entries: Vec<Arc<dyn Entry>>) {
         for entry in entries {
             let stale = entry.lock().as_mut().and_then(|extra| extra.output.take());
             self.contain("drop of an outcome", || drop(stale));
-            self.tell_cancelled(&*entry, ending);
+            self.tell_cancelled(&*entry);
             entry.bury(self, TaskError::Cancelled);
         }
     }
@@ -346,8 +350,7 @@ impl Inner {
     /// Ends the tasks of runs that will not come to an end in time.
     fn bury_running(&self, ending: Ending, why: TaskError) {
         for run in self.outside() {
-            if self.end(&*run, &[Phase::Running]) {
-                self.count_ending(&*run, ending);
+            if self.end(&*run, Phase::Running, ending) {
                 run.bury(self, why.clone());
             }
         }
