@@ -118,13 +118,10 @@ impl Clock for Steps {
     }
 }
 
+type Fires = mpsc::Receiver<(u64, char)>;
+
 /// A wheel of one shard that has been to a time an hour ahead, and what it has fired since.
-fn was_ahead() -> (
-    Instant,
-    Steps,
-    TimingWheel<u64, char>,
-    mpsc::Receiver<(u64, char)>,
-) {
+fn was_ahead() -> (Instant, Steps, TimingWheel<u64, char>, Fires) {
     let start = Instant::now();
     let clock = Steps {
         now: Arc::new(Mutex::new(start)),
