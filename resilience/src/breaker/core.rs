@@ -47,8 +47,6 @@ pub(crate) enum Admission {
     Circuit,
     /// A throttle, which never trips and is asked about every call.
     Throttle(Box<Throttle>),
-    /// Nothing and nobody: it is disabled for good.
-    Exempt,
 }
 
 pub(crate) struct Core {
@@ -547,11 +545,11 @@ impl Core {
         let state = self.state();
         let (probes, rule_panics) = {
             let gate = self.gate.lock();
-            (gate.probes_started, gate.rule_panics)
+            (gate.probes_started, gate.rule_panics())
         };
         let throttled = match &self.admission {
             Admission::Throttle(throttle) => throttle.totals().unwrap_or_default(),
-            Admission::Circuit | Admission::Exempt => throttle::Totals::default(),
+            Admission::Circuit => throttle::Totals::default(),
         };
         BreakerStats {
             state,

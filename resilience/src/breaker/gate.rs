@@ -29,8 +29,6 @@ pub(super) struct Gate {
     half_open: Option<Box<HalfOpen>>,
     /// When the next probe may start.
     next_probe: u64,
-    /// Panics of the closing rule.
-    pub(super) rule_panics: u64,
     /// Since the breaker was built; the number of the next lease.
     pub(super) probes_started: u64,
     /// Whether it has opened since it was built, or reset.
@@ -50,6 +48,8 @@ struct HalfOpen {
     undecided: VecDeque<Probes>,
     /// Whether somebody asks it.
     deciding: bool,
+    /// Of the closing rule, since the breaker was built.
+    panics: u64,
 }
 
 #[derive(Debug)]
@@ -69,6 +69,12 @@ impl Gate {
             Mode::HalfOpen => self.next_expiry().min(self.half_open_ends()),
             _ => NEVER,
         }
+    }
+
+    pub(super) fn rule_panics(&self) -> u64 {
+        self.half_open
+            .as_ref()
+            .map_or(0, |half_open| half_open.panics)
     }
 
     fn half_open_ends(&self) -> u64 {
@@ -263,8 +269,9 @@ impl Core {
             }
             let now = self.clock.nanos();
             self.at_gate(|gate| {
-                gate.half_open().deciding = false;
-                gate.rule_panics += u64::from(said.is_none());
+                let half_open = gate.half_open();
+                half_open.deciding = false;
+                half_open.panics += u64::from(said.is_none());
                 if self.load() == word {
                     self.follow(gate, said.unwrap_or(Decision::Open), now);
                 }

@@ -187,9 +187,12 @@ impl Breaker {
         let core = Core::new(
             Some(name),
             TimeSource::system(),
-            Arc::new(Settings::new()),
+            Arc::new(Settings {
+                exempt: true,
+                ..Settings::new()
+            }),
             &[],
-            Admission::Exempt,
+            Admission::Circuit,
             None,
             Vec::new(),
             None,
@@ -215,7 +218,7 @@ impl Breaker {
     }
 
     fn force(&self, mode: Mode) {
-        if !matches!(self.core.admission, Admission::Exempt) {
+        if !self.core.settings.exempt {
             self.core.force(mode);
         }
     }

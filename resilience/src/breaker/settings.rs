@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) slow_after: u64,
     pub(crate) max_in_flight: Option<u32>,
     pub(crate) cancelled: Verdict,
+    /// Disabled for good, whatever anybody says.
+    pub(crate) exempt: bool,
 }
 
 impl Settings {
@@ -52,6 +54,7 @@ impl Settings {
             slow_after: NEVER,
             max_in_flight: None,
             cancelled: Verdict::Ignored,
+            exempt: false,
         }
     }
 
