@@ -19,10 +19,14 @@ pub(super) fn hits(keys: &[u32], capacity: u64) -> u64 {
         if let Some(next) = next_held[key as usize].take() {
             hits += 1;
             held.remove(&(next, key));
-        } else if held.len() as u64 == capacity
-            && let Some((_, last)) = held.pop_last()
-        {
-            next_held[last as usize] = None;
+        } else if held.len() as u64 == capacity {
+            match held.last() {
+                Some(&(next, last)) if next > next_of[at] => {
+                    held.remove(&(next, last));
+                    next_held[last as usize] = None;
+                }
+                _ => continue,
+            }
         }
         next_held[key as usize] = Some(next_of[at]);
         held.insert((next_of[at], key));
@@ -36,9 +40,12 @@ mod tests {
 
     #[test]
     fn keeps_what_is_asked_for_soonest() {
-        // 2 goes for 3, and 3 for 2.
-        assert_eq!(hits(&[1, 2, 1, 3, 1, 2], 1), 0);
+        // Neither 2 nor 3 comes in.
+        assert_eq!(hits(&[1, 2, 1, 3, 1, 2], 1), 2);
+        // 3 does not.
         assert_eq!(hits(&[1, 2, 1, 3, 1, 2], 2), 3);
+        // 3 drives out 2, which is asked for later.
+        assert_eq!(hits(&[1, 2, 1, 3, 3, 1, 2], 2), 3);
         assert_eq!(hits(&[], 2), 0);
         // A loop of 11 over 5: four stay, one changes.
         let keys: Vec<u32> = (0..1_100).map(|at| at % 11).collect();
