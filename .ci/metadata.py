@@ -15,6 +15,8 @@ ACCEPTED = {
     "Apache-2.0",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    # As permissive; of the one hash function in `redis`.
+    "BSL-1.0",
     "ISC",
     "Zlib",
     "Unicode-3.0",
