@@ -54,19 +54,17 @@ fn a_rejection_shows_the_deadline_of_its_own_opening() {
         let breaker = breaker(1, |builder| {
             builder.cool_down(minute).ramp(Duration::from_secs(1))
         });
-        let permit = breaker.try_acquire_owned().expect("closed");
+        fail(&breaker);
         let others = breaker.clone();
-        let other = thread::spawn(move || {
-            permit.failure();
-            others.core().force(Mode::HalfOpen);
-            others.core().force(Mode::Ramp);
-        });
-        if let Err(rejected) = breaker.try_acquire()
+        let other = thread::spawn(move || others.try_acquire().err());
+        breaker.core().force(Mode::HalfOpen);
+        breaker.core().force(Mode::Ramp);
+        let rejected = other.join().expect("it does not panic");
+        if let Some(rejected) = rejected
             && rejected.reason() == Reason::Open
         {
             assert_eq!(rejected.retry_after(), Some(minute));
         }
-        other.join().expect("it does not panic");
     });
 }
 
