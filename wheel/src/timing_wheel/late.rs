@@ -7,9 +7,14 @@
 
 use std::collections::BTreeMap;
 
-/// Nodes of the wheel, ordered by tick, and by arrival within one.
+/// Nodes of the wheel. One word while it is empty, so that its shard, which looks at it with every
+/// command, stays as small as it was.
 #[derive(Debug, Default)]
-pub(super) struct Late {
+pub(super) struct Late(Option<Box<Nodes>>);
+
+/// Ordered by tick, and by arrival within one.
+#[derive(Debug, Default)]
+struct Nodes {
     order: BTreeMap<(u64, u64), u32>,
     /// Where each node is in the order.
     places: BTreeMap<u32, (u64, u64)>,
@@ -19,53 +24,72 @@ pub(super) struct Late {
 impl Late {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.0.is_none()
     }
 
     /// Adds a node that is not there.
+    #[cold]
     pub(super) fn insert(&mut self, tick: u64, node: u32) {
-        let place = (tick, self.arrived);
-        self.arrived += 1;
-        self.order.insert(place, node);
-        self.places.insert(node, place);
+        let nodes = self.0.get_or_insert_default();
+        let place = (tick, nodes.arrived);
+        nodes.arrived += 1;
+        nodes.order.insert(place, node);
+        nodes.places.insert(node, place);
     }
 
     /// Takes a node out, if it is there.
+    #[cold]
     pub(super) fn remove(&mut self, node: u32) {
-        if let Some(place) = self.places.remove(&node) {
-            self.order.remove(&place);
+        if let Some(nodes) = &mut self.0
+            && let Some(place) = nodes.places.remove(&node)
+        {
+            nodes.order.remove(&place);
+            self.tidy();
         }
     }
 
     /// The tick of a node, if it is there.
     pub(super) fn tick(&self, node: u32) -> Option<u64> {
-        self.places.get(&node).map(|(tick, _)| *tick)
+        let (tick, _) = self.0.as_ref()?.places.get(&node)?;
+        Some(*tick)
     }
 
     /// The earliest tick.
+    #[inline]
     pub(super) fn first(&self) -> Option<u64> {
-        self.order.keys().next().map(|(tick, _)| *tick)
+        let ((tick, _), _) = self.0.as_ref()?.order.first_key_value()?;
+        Some(*tick)
     }
 
     /// Takes the first out, if its tick is not after `tick`.
     pub(super) fn pop(&mut self, tick: u64) -> Option<(u64, u32)> {
-        let first = self.order.first_entry()?;
+        let nodes = self.0.as_mut()?;
+        let first = nodes.order.first_entry()?;
         let (due, _) = *first.key();
         if due > tick {
             return None;
         }
         let node = first.remove();
-        self.places.remove(&node);
+        nodes.places.remove(&node);
+        self.tidy();
         Some((due, node))
     }
 
     /// Follows nodes that were moved.
     pub(super) fn renumber(&mut self, new_node: &dyn Fn(u32) -> u32) {
-        self.places.clear();
-        for (place, node) in &mut self.order {
+        let Some(nodes) = &mut self.0 else {
+            return;
+        };
+        nodes.places.clear();
+        for (place, node) in &mut nodes.order {
             *node = new_node(*node);
-            self.places.insert(*node, *place);
+            nodes.places.insert(*node, *place);
         }
+    }
+
+    /// Gives the memory back when the last has gone.
+    fn tidy(&mut self) {
+        self.0.take_if(|nodes| nodes.order.is_empty());
     }
 }
 
@@ -90,6 +114,7 @@ mod tests {
         assert_eq!(late.first(), Some(7));
         let order: Vec<_> = std::iter::from_fn(|| late.pop(u64::MAX)).collect();
         assert_eq!(order, [(7, 31), (7, 41)]);
-        assert!(late.is_empty() && late.places.is_empty());
+        assert!(late.is_empty());
+        assert_eq!(size_of::<Late>(), size_of::<usize>());
     }
 }

@@ -445,13 +445,18 @@ impl<K: Eq, V> State<K, V> {
 
     /// Sets a key that is not there.
     pub(crate) fn insert(&mut self, hash: u32, tick: u64, key: K, value: V) {
-        let is_late = self.has_passed(tick);
-        let at = if is_late { NEVER } else { tick };
-        let node = self.wheel.insert_raw(at, (key, value));
-        self.index.insert(hash, node);
-        if is_late {
-            self.late.insert(tick, node);
+        if self.has_passed(tick) {
+            return self.insert_late(hash, tick, key, value);
         }
+        let node = self.wheel.insert_raw(tick, (key, value));
+        self.index.insert(hash, node);
+    }
+
+    #[cold]
+    fn insert_late(&mut self, hash: u32, tick: u64, key: K, value: V) {
+        let node = self.wheel.insert_raw(NEVER, (key, value));
+        self.index.insert(hash, node);
+        self.late.insert(tick, node);
     }
 
     /// Sets the value of a key that is there, and moves it.
