@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::future::{pending, ready};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -116,29 +116,45 @@ fn the_end_of_the_runtime_ends_what_a_thread_drives() {
     a_runtime_ends(current_thread, "driver of one");
 }
 
-/// A runtime of one thread, about to end: the first that it drops, before anything of a scheduler, does
-/// what it has been sent.
-fn dropped_first(runtime: &Runtime) -> mpsc::Sender<Box<dyn FnOnce() + Send>> {
-    struct First(mpsc::Receiver<Box<dyn FnOnce() + Send>>);
-    impl Drop for First {
-        fn drop(&mut self) {
-            self.0.recv().unwrap()();
+type Act = Box<dyn FnOnce() + Send>;
+
+/// What a runtime of one thread does when it ends before it drops anything of a scheduler that is built
+/// then.
+#[derive(Clone, Default)]
+struct DropsFirst(Arc<Mutex<Option<Act>>>);
+
+impl DropsFirst {
+    fn new(runtime: &Runtime) -> Self {
+        let first = DropsFirst::default();
+        // A runtime keeps its tasks in several lists, and empties one after another from its oldest: by
+        // so many there is one in each.
+        for _ in 0..64 {
+            let first = first.clone();
+            runtime.spawn(async move {
+                pending::<()>().await;
+                drop(first);
+            });
         }
+        first
     }
-    let (sender, receiver) = mpsc::channel();
-    let first = First(receiver);
-    runtime.spawn(async move {
-        pending::<()>().await;
-        drop(first);
-    });
-    sender
+
+    fn does(&self, act: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+impl Drop for DropsFirst {
+    fn drop(&mut self) {
+        let act = self.0.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+    }
 }
 
 #[test]
 fn a_run_that_a_dying_runtime_refuses_is_the_end_of_its_scheduler() {
     within_a_minute(|| {
         let runtime = current_thread();
-        let first = dropped_first(&runtime);
+        let first = DropsFirst::new(&runtime);
         let builder = Scheduler::builder().runtime(runtime.handle().clone());
         let builder = builder.clock(SystemClock).max_concurrent_runs(1);
         let scheduler = builder.build().unwrap();
@@ -147,14 +163,12 @@ fn a_run_that_a_dying_runtime_refuses_is_the_end_of_its_scheduler() {
         let overlaps = options.every(MS, || ready(())).unwrap();
         let waits = scheduler.after(HOUR, || ready(())).unwrap();
         let dies = scheduler.clone();
-        first
-            .send(Box::new(move || {
-                // The scheduler's own tasks on the runtime are still there.
-                while dies.after(HOUR, || ready(())).is_ok() {
-                    thread::sleep(MS);
-                }
-            }))
-            .unwrap();
+        first.does(move || {
+            // The scheduler's own tasks on the runtime are still there.
+            while dies.after(HOUR, || ready(())).is_ok() {
+                thread::sleep(MS);
+            }
+        });
         drop(runtime);
         assert!(current_thread().block_on(overlaps).is_err());
         let outcome = current_thread().block_on(waits);
@@ -226,20 +240,30 @@ fn a_runtime_that_ends_with_its_thread_ends_every_task() {
     });
 }
 
-#[test]
-fn a_thread_that_cancels_with_its_last_breath_passes_places_on() {
+/// Cancels `early` on a thread of its own, and `late` when all else in the storage of that is gone.
+fn cancel_at_the_end_of_a_thread(early: TaskHandle, late: TaskHandle) {
     /// Cancels what it holds when the storage of its thread is dropped.
-    struct Guard(Vec<TaskHandle>);
+    struct Guard(Option<TaskHandle>);
     impl Drop for Guard {
         fn drop(&mut self) {
-            for handle in &self.0 {
+            if let Some(handle) = &self.0 {
                 let _ = handle.cancel();
             }
         }
     }
     thread_local! {
-        static GUARD: RefCell<Guard> = const { RefCell::new(Guard(Vec::new())) };
+        static GUARD: RefCell<Guard> = const { RefCell::new(Guard(None)) };
     }
+    let thread = thread::spawn(move || {
+        // Comes first into the storage of the thread, so it leaves last.
+        GUARD.with_borrow_mut(|guard| guard.0 = Some(late));
+        let _ = early.cancel();
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_thread_that_cancels_with_its_last_breath_passes_places_on() {
     within_a_minute(|| {
         let runtime = two_threads();
         let builder = Scheduler::builder().runtime(runtime.handle().clone());
@@ -259,12 +283,7 @@ fn a_thread_that_cancels_with_its_last_breath_passes_places_on() {
             thread::sleep(MS);
         }
         let (early, late) = (queued(), queued());
-        let thread = thread::spawn(move || {
-            // Comes first into the storage of the thread, so it leaves last.
-            GUARD.with_borrow_mut(|guard| guard.0.push(late));
-            let _ = early.cancel();
-        });
-        thread.join().unwrap();
+        cancel_at_the_end_of_a_thread(early, late);
         let _ = holds.abort();
         let next = scheduler.after(MS, || ready(()));
         assert_eq!(runtime.block_on(next.unwrap()), Ok(()));
@@ -272,6 +291,50 @@ fn a_thread_that_cancels_with_its_last_breath_passes_places_on() {
             thread::sleep(MS);
         }
         assert!(scheduler.is_empty());
+    });
+}
+
+#[test]
+fn a_place_that_a_dying_runtime_does_not_pass_on_is_the_end_of_its_scheduler() {
+    within_a_minute(|| {
+        let runtime = current_thread();
+        let first = DropsFirst::new(&runtime);
+        let clock = ManualClock::new();
+        let builder = Scheduler::builder().runtime(runtime.handle().clone());
+        let builder = builder.clock(clock.clone()).max_concurrent_runs(1);
+        let scheduler = builder.build().unwrap();
+        let holds = scheduler.after(MS, pending::<()>).unwrap();
+        clock.advance(MS);
+        runtime.block_on(async {
+            while scheduler.stats().started == 0 {
+                tokio::time::sleep(MS).await;
+            }
+        });
+        // Forty runs of each, two of them in the queue of the scheduler, the others behind those.
+        let queued = || {
+            let options = scheduler.task().max_concurrent(2);
+            options.every(MS, || ready(())).unwrap()
+        };
+        let (early, late) = (queued(), queued());
+        clock.advance(40 * MS);
+        assert_eq!(scheduler.stats().in_progress, 81);
+        let waits = scheduler.after(HOUR, || ready(())).unwrap();
+        let dies = scheduler.clone();
+        let (tell, was_open) = mpsc::channel();
+        first.does(move || {
+            cancel_at_the_end_of_a_thread(early, late);
+            // Told outside: a runtime contains the panics of what it drops.
+            tell.send(dies.after(HOUR, || ready(())).is_ok()).unwrap();
+        });
+        drop(runtime);
+        assert_eq!(was_open.try_recv(), Ok(false));
+        let elsewhere = current_thread();
+        assert_eq!(elsewhere.block_on(holds), Err(TaskError::Aborted));
+        assert_eq!(elsewhere.block_on(waits), Err(TaskError::Cancelled));
+        assert_eq!(scheduler.len(), 0);
+        while scheduler.stats().in_progress > 0 {
+            thread::sleep(MS);
+        }
     });
 }
 
