@@ -1,4 +1,4 @@
-//! Code of others that must not end what calls it: [`Contained`].
+//! Code of others that must not end what calls it: [`contained`], and [`Contained`], which counts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,23 +15,39 @@ pub(crate) struct Contained {
 impl Contained {
     /// What `code` returns, or `None` if it panicked. What it has been at is up to it.
     pub(crate) fn run<R>(&self, code: impl FnOnce() -> R) -> Option<R> {
-        match catch_unwind(AssertUnwindSafe(code)) {
-            Ok(value) => Some(value),
-            Err(payload) => {
-                self.panics.fetch_add(1, Ordering::Relaxed);
-                // A payload is code of others too. One that panics when it is dropped is let be.
-                if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                    std::mem::forget(second);
-                }
-                None
-            }
+        let value = contained(code);
+        if value.is_none() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
         }
+        value
     }
 
     /// How often something panicked.
     pub(crate) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
+}
+
+/// What `code` returns, or `None` if it panicked.
+pub(crate) fn contained<R>(code: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(code)) {
+        Ok(value) => Some(value),
+        Err(payload) => {
+            // A payload is code of others too. One that panics when it is dropped is let be.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(second);
+            }
+            None
+        }
+    }
+}
+
+/// Says which code of the user's has panicked.
+pub(crate) fn report(what: &'static str, name: &str) {
+    #[cfg(feature = "tracing")]
+    let _ = contained(|| tracing::error!(name, "a {what} panicked"));
+    #[cfg(not(feature = "tracing"))]
+    let _ = (what, name);
 }
 
 #[cfg(all(test, not(wheelhouse_loom)))]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::contain::contained;
 use crate::BuildError;
+use crate::contain::contained;
 
 /// What the probes of one half-open time have shown so far. Ignored ones are not among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

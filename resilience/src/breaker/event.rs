@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use parking_lot::Mutex;
 
 use super::State;
-use super::contain::{contained, report};
+use crate::contain::{contained, report};
 
 /// How many events wait for a subscriber before it loses some.
 const CAPACITY: usize = 256;

@@ -15,12 +15,12 @@
 
 use std::collections::VecDeque;
 
-use super::contain::report;
 use super::core::{Admission, Core, Ticket};
 use super::event::Transition;
 use super::word::{Mode, Word};
 use super::{Cause, Decision, HalfOpenEnd, Probes, Reason, Rejected, Settled, Verdict};
 use crate::clock::NEVER;
+use crate::contain::report;
 use crate::sync::{MutexGuard, Ordering};
 
 #[derive(Debug, Default)]

@@ -3,7 +3,6 @@
 mod builder;
 mod call;
 mod closing;
-mod contain;
 pub(crate) mod core;
 mod event;
 mod gate;

@@ -16,12 +16,12 @@ use wheelhouse_collection::{
     Bucket, Carry, CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped,
 };
 
-use super::contain::{contained, report};
 pub(super) use super::trip::Finding;
 use super::trip::{Evidence, Kind, Marks, Rate, Rates, Trip, TripPolicy, Weights, Window};
 use super::word::{Mode, Word};
 use crate::BuildError;
 use crate::clock::{NEVER, TimeSource};
+use crate::contain::{contained, report};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The successes in a lane's word: bits 0 to 47. After 2⁴⁸ of them they begin anew.

@@ -30,10 +30,12 @@
 //! A look that sleeps through its session finds another number, unless exactly a multiple of 2¹⁷
 //! others began meanwhile, and publishes nothing.
 
+use wheelhouse_collection::Striped;
+
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Threads with different lanes count side by side.
-const LANES: u64 = 4;
+const LANES: u64 = Striped::<()>::COUNT as u64;
 
 const LOW_BITS: u32 = 8;
 const LOW: u64 = (1 << LOW_BITS) - 1;
