@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -13,7 +13,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::http::HttpServer;
+use crate::http::{HttpServer, Source};
 use crate::{Error, GroupHandle, Service, ServiceContext};
 
 /// A service with `/healthz`, `/readyz`, `/metrics` and `/services`. Added first, it is started first
@@ -36,7 +36,7 @@ use crate::{Error, GroupHandle, Service, ServiceContext};
 /// ```
 #[must_use = "a service does nothing until it runs in a group"]
 pub struct Admin {
-    address: String,
+    source: Source,
     render: Option<Render>,
     on_bound: Option<Box<dyn FnOnce(SocketAddr) + Send>>,
 }
@@ -54,8 +54,17 @@ impl Admin {
     /// Binds `address`, `host:port`, when it is started; that it cannot is a failed start. There is
     /// no password: keep it on loopback, or behind something that has one.
     pub fn bind(address: impl Into<String>) -> Self {
+        Admin::with(Source::Address(address.into()))
+    }
+
+    /// The same on a socket that listens already: an inherited one, say.
+    pub fn from_listener(listener: TcpListener) -> Self {
+        Admin::with(Source::Listener(listener))
+    }
+
+    fn with(source: Source) -> Self {
         Admin {
-            address: address.into(),
+            source,
             render: None,
             on_bound: None,
         }
@@ -86,7 +95,7 @@ impl Service for Admin {
             .route("/metrics", get(metrics))
             .route("/services", get(services))
             .with_state(view);
-        let mut server = HttpServer::bind(self.address, router);
+        let mut server = HttpServer::with(self.source, router);
         if let Some(hook) = self.on_bound {
             server = server.on_bound(hook);
         }
@@ -168,7 +177,7 @@ async fn services(Shared(view): Shared<View>) -> Json<Value> {
 impl fmt::Debug for Admin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
-            .field("address", &self.address)
+            .field("source", &self.source)
             .finish_non_exhaustive()
     }
 }

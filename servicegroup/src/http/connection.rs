@@ -3,12 +3,16 @@
 //! At a stop, a connection that is idle is given a moment before it is told: a request that the client
 //! sent in time may be in the kernel, where nobody has read it. One whose client has only just
 //! connected is given until it is [`FRESH`] old.
+//!
+//! Once it is told, a connection ends by itself, unless its client does not play along: it never ends the
+//! head of a request, or does not answer the ping by which HTTP/2 learns that GOAWAY has arrived. No
+//! request hangs on such a connection, so it is closed when nothing has happened for [`QUIET`].
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,19 +23,22 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::body::Answer;
-use super::io::Connection;
+use super::io::{Connection, Traffic};
 use super::socket::Stopping;
 use crate::context::BusyGuard;
 use crate::{ServiceContext, trace};
 
 /// How long what has been sent takes to be read.
 const MOMENT: Duration = Duration::from_millis(10);
+
+/// How long a connection may do nothing that has been told to end, and has no request.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// How long after it has connected a client may begin its request.
 const FRESH: Duration = Duration::from_millis(100);
@@ -47,7 +54,8 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(router: Router, ctx: ServiceContext) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new());
+        // A client that has nothing more to say may still wait for its answer.
+        builder.http1().timer(TokioTimer::new()).half_close(true);
         builder.http2().timer(TokioTimer::new());
         let open = TaskTracker::new();
         // A closed tracker still hands out tokens, and can be waited for.
@@ -67,7 +75,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let life = Life {
             accepted: Instant::now(),
-            heard: Arc::new(AtomicBool::new(false)),
+            traffic: Arc::new(Traffic::default()),
             requests: Arc::new(Requests::default()),
             ctx: self.ctx.clone(),
             cut: self.cut.clone(),
@@ -75,7 +83,7 @@ impl Connections {
         let io = Connection::new(
             stream,
             self.cut.clone(),
-            life.heard.clone(),
+            life.traffic.clone(),
             self.open.token(),
         );
         let (builder, router) = (self.builder.clone(), self.router.clone());
@@ -105,7 +113,7 @@ impl Drop for Connections {
 
 struct Life {
     accepted: Instant,
-    heard: Arc<AtomicBool>,
+    traffic: Arc<Traffic>,
     requests: Arc<Requests>,
     ctx: ServiceContext,
     cut: CancellationToken,
@@ -145,14 +153,27 @@ impl Life {
             biased;
             _ = connection => {}
             () = self.cut.cancelled() => {}
+            () = self.quiet() => {}
+        }
+    }
+
+    /// Resolves when nothing has happened for a while on a connection without a request. What is read
+    /// is no sign of life: of a request that counts its head would have ended.
+    async fn quiet(&self) {
+        loop {
+            let before = self.traffic.written();
+            sleep(QUIET).await;
+            let idle = self.requests.in_flight() == 0 && !self.traffic.is_blocked();
+            if idle && self.traffic.written() == before {
+                return;
+            }
         }
     }
 
     /// Until when an idle connection may begin a request.
     fn patience(&self) -> Instant {
         let moment = Instant::now() + MOMENT;
-        // Relaxed: this task has written it.
-        match self.heard.load(Ordering::Relaxed) {
+        match self.traffic.has_heard() {
             true => moment,
             false => moment.max(self.accepted + FRESH),
         }

@@ -1,10 +1,11 @@
-//! A socket that can be cut, and that counts as open until it is dropped, upgraded or not.
+//! A socket that can be cut, that counts as open until it is dropped, upgraded or not, and that says
+//! what goes through it.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -12,25 +13,58 @@ use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+/// What has gone through a socket. Relaxed everywhere: it is written and read by the connection's task,
+/// and by no other until the connection is upgraded, when nobody reads it any more.
+#[derive(Default)]
+pub(super) struct Traffic {
+    heard: AtomicBool,
+    written: AtomicU64,
+    blocked: AtomicBool,
+}
+
+impl Traffic {
+    /// Whether anything has been read.
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// How many writes have been made.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Whether something waits for the client to read.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    fn wrote<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.blocked.store(result.is_pending(), Ordering::Relaxed);
+        if result.is_ready() {
+            self.written.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
 pub(super) struct Connection {
     stream: TcpStream,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
-    heard: Arc<AtomicBool>,
+    traffic: Arc<Traffic>,
     _open: TaskTrackerToken,
 }
 
 impl Connection {
-    /// `heard` is set by the first byte that is read.
     pub(super) fn new(
         stream: TcpStream,
         cut: CancellationToken,
-        heard: Arc<AtomicBool>,
+        traffic: Arc<Traffic>,
         open: TaskTrackerToken,
     ) -> Self {
         Connection {
             stream,
             cut: Box::pin(cut.cancelled_owned()),
-            heard,
+            traffic,
             _open: open,
         }
     }
@@ -58,8 +92,7 @@ impl AsyncRead for Connection {
         let before = buffer.filled().len();
         ready!(self.unless_cut(context, |stream, context| stream.poll_read(context, buffer)))?;
         if buffer.filled().len() > before {
-            // Relaxed: it is looked at by the task that reads.
-            self.heard.store(true, Ordering::Relaxed);
+            self.traffic.heard.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -71,7 +104,8 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.unless_cut(context, |stream, context| stream.poll_write(context, bytes))
+        let result = self.unless_cut(context, |stream, context| stream.poll_write(context, bytes));
+        self.traffic.wrote(result)
     }
 
     fn poll_write_vectored(
@@ -79,9 +113,10 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.unless_cut(context, |stream, context| {
+        let result = self.unless_cut(context, |stream, context| {
             stream.poll_write_vectored(context, bytes)
-        })
+        });
+        self.traffic.wrote(result)
     }
 
     fn is_write_vectored(&self) -> bool {

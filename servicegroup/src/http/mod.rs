@@ -5,7 +5,8 @@
 //!
 //! 1. what waits in the listening socket's backlog is accepted and served, then the socket closes;
 //! 2. connections without a request close at once, the others after their answer, which says
-//!    `Connection: close` over HTTP/1; HTTP/2 connections get GOAWAY;
+//!    `Connection: close` over HTTP/1; HTTP/2 connections get GOAWAY; a client that does not play along
+//!    has two seconds;
 //! 3. server-sent events end after the present event, and a [`Socket`] says goodbye;
 //! 4. what is there at the deadline is cut, counted and reported.
 
@@ -42,7 +43,8 @@ const EXHAUSTED: Duration = Duration::from_millis(20);
 /// included.
 ///
 /// Each request is [busy](ServiceContext::busy) until its answer's body is sent. Handlers hear of the
-/// stop through [`Stopping`].
+/// stop through [`Stopping`]. Over HTTP/1 a client may close its half of the connection and is answered
+/// all the same; so a handler goes on when its client has left, until it writes.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -62,7 +64,9 @@ pub struct HttpServer {
     on_bound: Option<Box<dyn FnOnce(SocketAddr) + Send>>,
 }
 
-enum Source {
+/// Where a server listens.
+#[derive(Debug)]
+pub(crate) enum Source {
     Address(String),
     Listener(StdListener),
 }
@@ -91,7 +95,7 @@ impl HttpServer {
         HttpServer::from_listener(listener, routes.prepare().into_axum_router())
     }
 
-    fn with(source: Source, router: Router) -> Self {
+    pub(crate) fn with(source: Source, router: Router) -> Self {
         HttpServer {
             source,
             router,
