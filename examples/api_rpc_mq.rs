@@ -182,8 +182,7 @@ fn consumer(store: &Store, orders: &Queue<u64>) -> impl wheelhouse::servicegroup
         }
     };
     Consume::new(orders.consumer(), ship)
-        .concurrency(8)
-        .prefetch(16)
+        .concurrency(32)
         .pulls_while_draining(true)
 }
 

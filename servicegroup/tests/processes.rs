@@ -1,4 +1,6 @@
 //! Signals and exits, on real child processes: this program, called again with the name of a part.
+//!
+//! `WHEELHOUSE_LONG=1` holds the ledger of a queue to 100 000 messages ten times, instead of 5 000 twice.
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
@@ -11,8 +13,11 @@ fn main() {}
 #[cfg(unix)]
 mod unix {
     use std::collections::HashSet;
-    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::ffi::OsStr;
+    use std::fs::{File, OpenOptions};
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::os::unix::process::ExitStatusExt as _;
+    use std::path::Path;
     use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -26,6 +31,8 @@ mod unix {
     };
 
     const PART: &str = "WHEELHOUSE_PART";
+    /// Where messages are written to that have been processed.
+    const PROCESSED: &str = "WHEELHOUSE_PROCESSED";
 
     pub(super) fn main() -> ExitCode {
         if let Ok(part) = std::env::var(PART) {
@@ -160,20 +167,27 @@ mod unix {
         if part == "before" {
             group.handle().stop();
         }
-        let queue = Queue::new();
+        let (messages, _) = messages_and_runs();
+        let queue = Queue::bounded(messages);
         if part == "queue" {
-            for message in 0..1000_u64 {
+            for message in 0..messages {
                 queue.publish(message).expect("there is room");
             }
-            let handler = async |message: Arc<u64>| {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                println!("done {message}");
-                Ok(())
+            let path = std::env::var_os(PROCESSED).expect("a path");
+            let file = OpenOptions::new().append(true).open(path).expect("a file");
+            let file = Arc::new(file);
+            // A line at the file's end, then the acknowledgement.
+            let handler = move |message: Arc<usize>| {
+                let file = file.clone();
+                async move {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    Ok((&*file).write_all(format!("{message}\n").as_bytes())?)
+                }
             };
             let service = Consume::new(queue.consumer(), handler);
             add(
                 &mut group,
-                Member::new("mq", service.concurrency(3).prefetch(20)),
+                Member::new("mq", service.concurrency(16).prefetch(100)),
             );
         }
         if part == "twice" {
@@ -216,8 +230,13 @@ mod unix {
 
     impl Player {
         fn start(part: &str) -> Self {
+            Player::start_with(part, &[])
+        }
+
+        fn start_with(part: &str, variables: &[(&str, &OsStr)]) -> Self {
             let mut child = Command::new(std::env::current_exe().expect("it runs"))
                 .env(PART, part)
+                .envs(variables.iter().copied())
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -452,35 +471,53 @@ mod unix {
         assert_eq!(status.code(), Some(0), "{last}");
         assert!(last.contains("reason=signal:10"), "{last}");
     }
+
+    /// How many messages the ledger is held to, and how often.
+    fn messages_and_runs() -> (usize, usize) {
+        match std::env::var_os("WHEELHOUSE_LONG") {
+            Some(_) => (100_000, 10),
+            None => (5_000, 2),
+        }
+    }
+
     /// Published is acknowledged and pending; what was acknowledged, and only that, was processed.
     fn ledger() {
-        let mut player = Player::start("queue");
-        let mut processed = HashSet::new();
-        let mut ledger = None;
-        let mut line = String::new();
-        while player.stdout.read_line(&mut line).expect("text") > 0 {
-            let mut words = line.split_whitespace();
-            match words.next() {
-                Some("done") => {
-                    assert!(processed.insert(words.next().expect("a message").to_owned()));
-                    if processed.len() == 10 {
-                        player.signal(Signal::SIGTERM);
-                    }
-                }
-                Some("ledger") => {
-                    let numbers = words.map(|it| it.parse::<u64>().expect("a number"));
-                    ledger = Some(numbers.collect::<Vec<_>>());
-                }
-                _ => {}
+        let (messages, runs) = messages_and_runs();
+        let name = format!("wheelhouse-processed-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        for run in 0..runs {
+            File::create(&path).expect("a file");
+            let mut player = Player::start_with("queue", &[(PROCESSED, path.as_os_str())]);
+            player.expect("ready");
+            let enough = messages * (1 + run % 7) / 10;
+            while processed(&path).len() < enough {
+                std::thread::sleep(Duration::from_millis(5));
             }
-            line.clear();
+            player.signal(Signal::SIGTERM);
+            let (status, _) = player.end();
+            assert_eq!(status.code(), Some(0));
+            let mut line = String::new();
+            player.stdout.read_line(&mut line).expect("text");
+            let ledger: Vec<usize> = line
+                .split_whitespace()
+                .filter_map(|it| it.parse().ok())
+                .collect();
+            let [published, acknowledged, pending] = ledger[..] else {
+                panic!("no ledger: {line}");
+            };
+            let processed = processed(&path);
+            let once: HashSet<_> = processed.iter().collect();
+            assert_eq!(once.len(), processed.len(), "processed twice");
+            assert_eq!(published, messages);
+            assert_eq!(acknowledged, processed.len());
+            assert_eq!(acknowledged + pending, messages);
+            assert!(pending > 0, "it was stopped midway");
         }
-        let (status, _) = player.end();
-        assert_eq!(status.code(), Some(0));
-        let ledger = ledger.expect("a ledger");
-        assert_eq!(ledger[0], 1000);
-        assert_eq!(ledger[1], processed.len() as u64);
-        assert_eq!(ledger[1] + ledger[2], 1000);
-        assert!(ledger[2] > 0, "it was stopped midway");
+        std::fs::remove_file(&path).expect("the file");
+    }
+
+    fn processed(path: &Path) -> Vec<String> {
+        let text = std::fs::read_to_string(path).expect("text");
+        text.lines().map(str::to_owned).collect()
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Needs `redis-server`; without it the tests are ignored, or fail where `WHEELHOUSE_REQUIRE` has
 //! `redis` in its list. The consumers are processes: this program, called again.
+//!
+//! `WHEELHOUSE_LONG=1` holds each ledger to 100 000 messages ten times, instead of 5 000 twice.
 
 use std::process::ExitCode;
 
@@ -84,7 +86,7 @@ mod unix {
         let handler = move |message: RedisMessage| {
             let file: Arc<Mutex<File>> = file.clone();
             async move {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
                 let line = format!("{}\n", message.id());
                 file.lock().expect("no panic").write_all(line.as_bytes())?;
                 assert_eq!(message.field("task"), Some(&b"ship"[..]));
@@ -99,7 +101,7 @@ mod unix {
         let stream = RedisStream::new(url, STREAM, GROUP)
             .expect("an address")
             .min_idle(Duration::from_millis(500));
-        let service = Consume::new(stream, handler).concurrency(4).prefetch(8);
+        let service = Consume::new(stream, handler).concurrency(16).prefetch(100);
         group.add("orders", service).expect("it can be added");
         std::process::exit(group.run_blocking().exit_code())
     }
@@ -138,7 +140,7 @@ mod unix {
                 server,
                 url,
             };
-            redis.within_ten_seconds("a server that answers", || redis.try_connect().is_some());
+            redis.within_a_minute("a server that answers", || redis.try_connect().is_some());
             redis
         }
 
@@ -151,13 +153,12 @@ mod unix {
         }
 
         fn publish(&self, count: usize) {
-            let mut connection = self.connect();
+            let mut entries = redis::pipe();
             for _ in 0..count {
-                let _id: String = cmd("XADD")
-                    .arg(&[STREAM, "*", "task", "ship"])
-                    .query(&mut connection)
-                    .expect("an entry");
+                entries.cmd("XADD").arg(&[STREAM, "*", "task", "ship"]);
             }
+            let ids: Vec<String> = entries.query(&mut self.connect()).expect("entries");
+            assert_eq!(ids.len(), count);
         }
 
         fn consumer(&self) -> Consuming {
@@ -187,7 +188,7 @@ mod unix {
             let delivered = all.ids.iter().take(delivered).map(|it| it.id.clone());
             let mut acknowledged: BTreeSet<_> = delivered.collect();
             let pending: Vec<(String, String, u64, u64)> = cmd("XPENDING")
-                .arg(&[STREAM, GROUP, "-", "+", "100000"])
+                .arg(&[STREAM, GROUP, "-", "+", "1000000"])
                 .query(&mut connection)
                 .expect("entries");
             for (id, ..) in pending {
@@ -212,11 +213,11 @@ mod unix {
             reply.count()
         }
 
-        fn within_ten_seconds(&self, what: &str, condition: impl Fn() -> bool) {
+        fn within_a_minute(&self, what: &str, condition: impl Fn() -> bool) {
             let begun = Instant::now();
             while !condition() {
-                assert!(begun.elapsed() < Duration::from_secs(10), "no {what}");
-                thread::sleep(Duration::from_millis(5));
+                assert!(begun.elapsed() < Duration::from_secs(60), "no {what}");
+                thread::sleep(Duration::from_millis(10));
             }
         }
 
@@ -231,7 +232,7 @@ mod unix {
         /// A second consumer processes what the first has left.
         fn finish(&self, published: usize) {
             let mut second = self.consumer();
-            self.within_ten_seconds("end of the work", || {
+            self.within_a_minute("end of the work", || {
                 let processed: BTreeSet<_> = self.processed().into_iter().collect();
                 processed.len() == published && self.pending() == 0
             });
@@ -268,37 +269,58 @@ mod unix {
         }
     }
 
-    fn under_sigterm() {
-        let redis = Redis::start("term");
-        redis.publish(400);
-        let mut first = redis.consumer();
-        redis.within_ten_seconds("work", || redis.processed().len() > 20);
-        first.signal(Signal::SIGTERM);
-        assert_eq!(first.0.wait().expect("a child").code(), Some(0));
-        redis.check();
-        let processed = redis.processed();
-        assert!(processed.len() < 400, "it was stopped midway");
-        // All that was processed was acknowledged, once; the rest was given back.
-        assert_eq!(redis.acknowledged(), processed.iter().cloned().collect());
-        redis.finish(400);
+    /// How many messages each ledger is held to, and how often.
+    fn messages_and_runs() -> (usize, usize) {
+        match std::env::var_os("WHEELHOUSE_LONG") {
+            Some(_) => (100_000, 10),
+            None => (5_000, 2),
+        }
     }
 
+    fn under_sigterm() {
+        let (messages, runs) = messages_and_runs();
+        for run in 0..runs {
+            let redis = Redis::start("term");
+            redis.publish(messages);
+            let mut first = redis.consumer();
+            let enough = messages * (1 + run % 7) / 10;
+            redis.within_a_minute("work", || redis.processed().len() > enough);
+            first.signal(Signal::SIGTERM);
+            assert_eq!(first.0.wait().expect("a child").code(), Some(0));
+            redis.check();
+            let processed = redis.processed();
+            assert!(processed.len() < messages, "it was stopped midway");
+            // All that was processed was acknowledged, once; the rest was given back.
+            let once: BTreeSet<_> = processed.iter().cloned().collect();
+            assert_eq!(once.len(), processed.len(), "processed twice");
+            assert_eq!(redis.acknowledged(), once);
+            redis.finish(messages);
+        }
+    }
+
+    /// Three consumers are killed, one after the other; a fourth finishes.
     fn under_sigkill() {
-        let redis = Redis::start("kill");
-        redis.publish(400);
-        let mut first = redis.consumer();
-        redis.within_ten_seconds("work", || redis.processed().len() > 20);
-        first.signal(Signal::SIGKILL);
-        first.0.wait().expect("a child");
-        redis.check();
-        assert!(redis.pending() > 0, "it had some in hand");
-        redis.finish(400);
+        let (messages, runs) = messages_and_runs();
+        for run in 0..runs {
+            let redis = Redis::start("kill");
+            redis.publish(messages);
+            for tenths in [1, 3, 5] {
+                let mut one = redis.consumer();
+                let enough = messages * (tenths + run % 3) / 10;
+                redis.within_a_minute("work", || redis.processed().len() > enough);
+                one.signal(Signal::SIGKILL);
+                one.0.wait().expect("a child");
+                redis.check();
+                assert!(redis.pending() > 0, "it had some in hand");
+            }
+            redis.finish(messages);
+        }
     }
 
     fn empty_stream() {
         let redis = Redis::start("empty");
         let mut first = redis.consumer();
-        redis.within_ten_seconds("group", || {
+        redis.within_a_minute("group", || {
             let exists: i64 = cmd("EXISTS")
                 .arg(STREAM)
                 .query(&mut redis.connect())
