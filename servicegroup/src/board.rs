@@ -12,7 +12,8 @@
 //!
 //! Ground rules: `order` before `records`. Who changes a state holds `order` until the line about it
 //! is written, so that lines come in the order of the changes. `records` is held for a few moves
-//! only, never while writing: the watchdog needs it, and standard error may be blocked.
+//! only, never while writing: the watchdog needs it, and standard error may be blocked. Subscribers and
+//! recorders are told when both are free, so what they hear of two services may come in another order.
 //!
 //! - I1: a state only moves as in the table; of two that want to end a service one wins.
 //! - I2: a service whose state is final has its exit, unless it is abandoned.
@@ -24,6 +25,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::meters;
 use crate::report::{Exit, Outcome, ServiceReport};
 
 /// Where a service is.
@@ -88,6 +90,7 @@ struct Record {
     state: Option<State>,
     started: Option<Instant>,
     ready_after: Option<Duration>,
+    told: Option<Instant>,
     ended: Option<Instant>,
     exit: Option<Exit>,
     restarts: u32,
@@ -130,6 +133,7 @@ impl Board {
             state: None,
             started: None,
             ready_after: None,
+            told: None,
             ended: None,
             exit: None,
             restarts: 0,
@@ -149,14 +153,19 @@ impl Board {
                 return None;
             }
             let now = Instant::now();
+            let mut figure = None;
             match next {
                 State::Starting => _ = record.started.get_or_insert(now),
-                State::Ready => _ = record.ready_after.get_or_insert(elapsed(record, now)),
+                State::Ready if record.ready_after.is_none() => {
+                    record.ready_after = record.started.map(|then| now - then);
+                    figure = record.ready_after;
+                }
                 State::Restarting => record.restarts += 1,
+                State::Stopping => record.told = Some(now),
                 _ => {}
             }
             record.state = Some(next);
-            Some(next)
+            Some((next, figure))
         })
     }
 
@@ -174,11 +183,12 @@ impl Board {
             if !record.state.is_none_or(|state| state.may_become(next)) {
                 return None;
             }
+            let now = Instant::now();
             record.state = Some(next);
-            record.ended = Some(Instant::now());
+            record.ended = Some(now);
             record.exit = Some(exit);
             record.ignored = ignored;
-            Some(next)
+            Some((next, record.told.map(|then| now - then)))
         })
     }
 
@@ -199,14 +209,19 @@ impl Board {
         if count == 0 {
             return;
         }
-        let _order = self.order.lock();
-        let name = {
-            let mut records = self.records.lock();
-            let record = &mut records[service];
-            record.cut += count;
-            record.name.clone()
+        let path = {
+            let _order = self.order.lock();
+            let name = {
+                let mut records = self.records.lock();
+                let record = &mut records[service];
+                record.cut += count;
+                record.name.clone()
+            };
+            let path = self.path(&name);
+            self.write(&format!("service={path} cut={count}"));
+            path
         };
-        self.write(&format!("service={} cut={count}", self.path(&name)));
+        meters::cut(&path, count);
     }
 
     pub(crate) fn name(&self, service: usize) -> String {
@@ -251,28 +266,32 @@ impl Board {
         }
     }
 
-    fn change(&self, service: usize, change: impl FnOnce(&mut Record) -> Option<State>) -> bool {
-        let _order = self.order.lock();
-        let (name, state) = {
-            let mut records = self.records.lock();
-            let record = &mut records[service];
-            let Some(state) = change(record) else {
-                return false;
+    /// `change` gives the new state, with how long the service took to get there from its start or
+    /// from being told to end.
+    fn change(
+        &self,
+        service: usize,
+        change: impl FnOnce(&mut Record) -> Option<(State, Option<Duration>)>,
+    ) -> bool {
+        let (path, state, figure) = {
+            let _order = self.order.lock();
+            let (name, state, figure) = {
+                let mut records = self.records.lock();
+                let record = &mut records[service];
+                let Some((state, figure)) = change(record) else {
+                    return false;
+                };
+                (record.name.clone(), state, figure)
             };
-            (record.name.clone(), state)
+            let path = self.path(&name);
+            if self.to_stderr {
+                self.write(&format!("service={path} state={state}"));
+            }
+            (path, state, figure)
         };
-        let path = self.path(&name);
-        #[cfg(feature = "tracing")]
-        tracing::info!(service = %path, state = %state, "service changed state");
-        if self.to_stderr {
-            self.write(&format!("service={path} state={state}"));
-        }
+        meters::changed(&path, state, figure);
         true
     }
-}
-
-fn elapsed(record: &Record, now: Instant) -> Duration {
-    record.started.map_or(Duration::ZERO, |then| now - then)
 }
 
 #[cfg(test)]

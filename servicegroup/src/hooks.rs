@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -96,7 +96,18 @@ pub(crate) async fn exit_of(run: impl Future<Output = Result<(), Error>>) -> Exi
     match AssertUnwindSafe(run).catch_unwind().await {
         Ok(Ok(())) => Exit::Ended,
         Ok(Err(error)) => Exit::Error(Arc::from(error)),
-        Err(payload) => Exit::Panic(message(&*payload)),
+        Err(payload) => {
+            let exit = Exit::Panic(message(&*payload));
+            discard(payload);
+            exit
+        }
+    }
+}
+
+/// Drops what a panic was called with. It is code of others too: if it panics in turn, it is let be.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
     }
 }
 

@@ -68,7 +68,18 @@
 //! | `admin` | `Admin`: `/healthz`, `/readyz`, `/metrics`, `/services` |
 //! | `systemd` | messages to systemd, `inherited_listener` for its sockets |
 //! | `redis` | `consume::RedisStream`; the queue of [`consume`] is always there |
-//! | `tracing` | spans for phases and services, events for states |
+//! | `tracing` | spans `phase` and `service` around all that runs in them, `connection` around each connection; an event for each change of state, at level warn where it is a failure, and for the end |
+//! | `metrics` | figures through the `metrics` facade |
+//!
+//! | metric | kind | labels | what |
+//! |---|---|---|---|
+//! | `wheelhouse_service_transitions_total` | counter | `service`, `state` | changes to a state; those to `restarting` are the restarts |
+//! | `wheelhouse_service_ready_seconds` | histogram | `service` | from its first start until it was ready |
+//! | `wheelhouse_service_stop_seconds` | histogram | `service` | from being told to end until its end |
+//! | `wheelhouse_service_cut_total` | counter | `service` | connections and messages cut at the deadline |
+//! | `wheelhouse_consumer_messages_total` | counter | `service`, `outcome` | messages `acknowledged` and `given_back` |
+//! | `wheelhouse_group_stops_total` | counter | `outcome` | ends of groups that are not nested |
+//! | `wheelhouse_group_stop_seconds` | histogram | | from the stop request to the end |
 //!
 //! # Trade-offs
 //!
@@ -105,6 +116,7 @@ mod hooks;
 #[cfg(feature = "axum")]
 pub mod http;
 mod inside;
+mod meters;
 mod pairs;
 mod plan;
 mod policy;

@@ -1,4 +1,4 @@
-//! Spans around phases and services; nothing at all without the feature `tracing`.
+//! Spans around phases, services and connections; nothing at all without the feature `tracing`.
 
 use std::future::Future;
 
@@ -22,5 +22,18 @@ pub(crate) fn service<F: Future>(
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn service<F: Future>(_name: &str, future: F) -> F {
+    future
+}
+
+#[cfg(all(feature = "tracing", feature = "axum"))]
+pub(crate) fn connection<F: Future>(
+    service: &str,
+    future: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    tracing::Instrument::instrument(future, tracing::info_span!("connection", service))
+}
+
+#[cfg(all(not(feature = "tracing"), feature = "axum"))]
+pub(crate) fn connection<F: Future>(_service: &str, future: F) -> F {
     future
 }

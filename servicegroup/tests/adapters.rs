@@ -18,7 +18,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use wheelhouse_servicegroup::http::{HttpServer, Socket, Stopping, upgrade};
 use wheelhouse_servicegroup::{
-    Admin, GroupBuilder, GroupHandle, Member, Outcome, Preset, Report, ServiceGroup, State,
+    Admin, GroupBuilder, GroupHandle, Member, Outcome, Preset, Report, ServiceContext,
+    ServiceGroup, State,
 };
 
 fn ms(milliseconds: u64) -> Duration {
@@ -287,6 +288,39 @@ async fn s18_s11_the_drain_serves_new_connections_and_is_not_ready() {
     let report = run.await.unwrap();
     assert_eq!(report.exit_code(), 0);
     assert!(report.total() >= ms(600), "{:?}", report.total());
+}
+
+/// The server is above its client, and so is told to end while the client still waits for it.
+#[tokio::test]
+async fn s44_a_request_in_flight_between_two_levels_is_answered() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut group = builder(60_000).build().unwrap();
+    let (answered, answer) = tokio::sync::oneshot::channel();
+    let client = async move |ctx: ServiceContext| {
+        ctx.ready();
+        let group = ctx.group();
+        while !group.is_ready() {
+            sleep(ms(1)).await;
+        }
+        let mut stream = TcpStream::connect(address).await?;
+        ask(&mut stream, "/", "").await;
+        sleep(ms(100)).await;
+        group.stop();
+        answered.send(rest(&mut stream).await).unwrap();
+        ctx.stopping().await;
+        Ok(())
+    };
+    group.add("client", client).unwrap();
+    let server = HttpServer::from_listener(listener, slow(ms(400)));
+    group.add("server", server).unwrap();
+    let report = group.run().await;
+    let answer = answer.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.ends_with("done"), "{answer}");
+    assert_eq!(report.outcome(), Outcome::Stopped);
+    let stopped = |name: &str| report.service(name).unwrap().stopped_after.unwrap();
+    assert!(stopped("server") <= stopped("client"));
 }
 
 #[tokio::test]

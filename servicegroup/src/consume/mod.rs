@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::BusyGuard;
 use crate::hooks::exit_of;
 use crate::report::Exit;
-use crate::{Error, Service, ServiceContext};
+use crate::{Error, Service, ServiceContext, meters};
 
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisMessage, RedisStream};
@@ -278,10 +278,12 @@ where
     async fn settle(&mut self) -> Result<(), Error> {
         if !self.done.is_empty() {
             self.consumer.acknowledge(&self.done).await?;
+            meters::messages(&self.ctx.path(), "acknowledged", self.done.len());
             self.done.clear();
         }
         if !self.failed.is_empty() {
             self.consumer.give_back(&self.failed).await?;
+            meters::messages(&self.ctx.path(), "given_back", self.failed.len());
             self.failed.clear();
         }
         Ok(())

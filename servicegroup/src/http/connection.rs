@@ -88,7 +88,9 @@ impl Connections {
         );
         let (builder, router) = (self.builder.clone(), self.router.clone());
         let name = self.ctx.name().to_owned();
-        tokio::spawn(async move { trace::service(&name, life.serve(&builder, router, io)).await });
+        tokio::spawn(
+            async move { trace::connection(&name, life.serve(&builder, router, io)).await },
+        );
     }
 
     /// Resolves at a moment when no connection is open.

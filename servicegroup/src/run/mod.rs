@@ -35,7 +35,7 @@ use crate::report::{Exit, Reason, Report};
 use crate::service::Member;
 use crate::shared::Shared;
 use crate::signals::{Listening, SignalSink, SignalSource};
-use crate::{ServiceContext, trace, watchdog};
+use crate::{ServiceContext, meters, trace, watchdog};
 
 /// What the runtime's timers may be late by without anybody having missed a deadline.
 const GRAIN: Duration = Duration::from_millis(2);
@@ -274,6 +274,7 @@ impl Run {
         let report = shared.report(missed, before_start);
         if self.outer.is_none() {
             shared.board.write(&report.to_string());
+            meters::ended(&report);
         }
         // Only who has claimed the end sets it.
         let _ = shared.ended.set(report.clone());

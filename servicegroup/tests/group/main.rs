@@ -4,5 +4,6 @@ mod budget;
 mod consumers;
 mod failures;
 mod handles;
+mod many;
 mod order;
 mod support;
