@@ -74,7 +74,7 @@
 //! On 12 000 random questions over eight zones, half of them within two days of a change, croniter
 //! 7.0 gives the same answer as this module in all but 72. It makes up for intervals that fall into
 //! a gap, runs a fixed time in both rounds of a repeated hour, and comes later by the second of a
-//! six-field expression after a gap; `tests/cron_agreement.rs` holds these reasons.
+//! six-field expression after a gap; `tests/cron/agreement.rs` holds these reasons.
 //!
 //! # How it works
 //!

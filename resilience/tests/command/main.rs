@@ -1,0 +1,6 @@
+//! Commands.
+#![cfg(feature = "tokio")]
+
+mod blocking;
+mod calls;
+mod dashboard;

@@ -1,0 +1,6 @@
+//! Layers for tower.
+#![cfg(feature = "tower")]
+
+#[cfg(all(feature = "http", feature = "grpc"))]
+mod http;
+mod layers;
