@@ -211,9 +211,12 @@ impl Registry {
             .collect()
     }
 
-    /// How many names there are, without those that are exempt.
+    /// How many names there are, without those that are exempt. Waits for who enters a name.
     #[must_use]
     pub fn len(&self) -> usize {
+        // The shards are counted one after the other: a name that leaves one and another that comes
+        // to the next meanwhile would both count.
+        let _entering = self.shared.entering.lock();
         self.shared.breakers.len()
     }
 
