@@ -15,6 +15,7 @@
 //! | [`wheel`] | the part `wheel`: the workloads of the timing wheel |
 //! | [`scheduler`] | the part `scheduler`: those of the scheduler |
 //! | [`resilience`] | the part `resilience`: calls through breakers |
+//! | [`lifecycle`] | the part `lifecycle`: starting and stopping services |
 //!
 //! A new part is a module with a `PART` of its own and a line in [`PARTS`].
 
@@ -22,6 +23,7 @@
 
 pub mod args;
 pub mod harness;
+pub mod lifecycle;
 pub mod peers;
 pub mod proc;
 pub mod resilience;
@@ -37,7 +39,12 @@ use args::Args;
 use harness::{Heap, Part};
 
 /// Every part, in the order in which they run when none is named.
-pub const PARTS: &[Part] = &[wheel::PART, scheduler::PART, resilience::PART];
+pub const PARTS: &[Part] = &[
+    wheel::PART,
+    scheduler::PART,
+    resilience::PART,
+    lifecycle::PART,
+];
 
 /// Runs the comparison that the command line asks for; `counted` is the program that measures heap
 /// bytes.
