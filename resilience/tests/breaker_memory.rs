@@ -3,7 +3,7 @@
 use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use wheelhouse_resilience::{Breaker, BreakerBuilder, Cusum, ErrorRate};
+use wheelhouse_resilience::{Breaker, BreakerBuilder, Cusum, ErrorRate, ThrottleMode};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -42,6 +42,27 @@ fn breakers_are_small() {
         );
         println!("{name}: {bytes} bytes");
         assert!(bytes <= 1024, "{name}: {bytes} bytes");
+    }
+}
+
+/// The ratio modes keep a window besides the counters.
+#[test]
+fn throttles_are_small() {
+    let mut kept = Vec::with_capacity(1000);
+    for (mode, most) in [
+        (ThrottleMode::Adaptive, 1024),
+        (ThrottleMode::Sre, 1536),
+        (ThrottleMode::GoZero2022, 1536),
+        (ThrottleMode::GoZero, 1600),
+    ] {
+        let builder = Breaker::throttle().mode(mode);
+        kept.push(builder.build().unwrap());
+        let bytes = least(
+            || kept.push(builder.build().unwrap()),
+            |change| change.bytes_allocated - change.bytes_deallocated,
+        );
+        println!("{mode:?}: {bytes} bytes");
+        assert!(bytes <= most, "{mode:?}: {bytes} bytes");
     }
 }
 

@@ -223,7 +223,7 @@ impl Core {
 
     #[inline]
     fn admit_throttled(&self, throttle: &Throttle, word: Word) -> Result<Ticket, Rejected> {
-        match throttle.admit(|| self.clock.nanos()) {
+        match throttle.admit(&self.tally, || self.clock.nanos()) {
             Ok(ticket) => Ok(Ticket {
                 throttled: ticket.pack(),
                 ..Ticket::new(word, 0)
@@ -269,7 +269,7 @@ impl Core {
         let Admission::Throttle(throttle) = &self.admission else {
             return Ok(ticket);
         };
-        let throttled = throttle.observe(|| self.clock.nanos()).pack();
+        let throttled = throttle.observe(&self.tally, || self.clock.nanos()).pack();
         Ok(Ticket {
             throttled,
             ..ticket
@@ -380,7 +380,7 @@ impl Core {
         let throttle = self.throttle_of(&ticket);
         if word.generation() != ticket.word.generation() {
             if let Some(throttle) = throttle {
-                throttle.abandon();
+                throttle.abandon(&self.tally);
             }
             return self.stale();
         }
@@ -410,11 +410,11 @@ impl Core {
     fn settle_throttled(&self, throttle: &Throttle, ticket: Ticket, verdict: Verdict) -> Settled {
         let ticket = throttle::Ticket::unpack(ticket.throttled);
         let now = || self.clock.nanos();
-        if !throttle.settle(&ticket, verdict, now) {
+        if !throttle.settle(&self.tally, &ticket, verdict, now) {
             return self.stale();
         }
         if verdict == Verdict::Ignored || !throttle.counts() {
-            self.count(verdict, false);
+            self.tally_count(verdict, false);
         }
         Settled::Counted
     }
@@ -470,6 +470,17 @@ impl Core {
 
     /// For the figures only.
     pub(super) fn count(&self, verdict: Verdict, slow: bool) {
+        // A throttle takes the difference for what is in flight, and has not counted the start.
+        if let Admission::Throttle(throttle) = &self.admission
+            && throttle.counts()
+            && verdict != Verdict::Ignored
+        {
+            self.tally.lane().start();
+        }
+        self.tally_count(verdict, slow);
+    }
+
+    fn tally_count(&self, verdict: Verdict, slow: bool) {
         match verdict {
             Verdict::Success => self.tally.count(false, slow),
             Verdict::Failure => self.tally.count(true, slow),
@@ -507,9 +518,11 @@ impl Core {
             match self.load().generation() == ticket.word.generation() {
                 true => {
                     let ticket = throttle::Ticket::unpack(ticket.throttled);
-                    throttle.settle(&ticket, Verdict::Ignored, || self.clock.nanos());
+                    throttle.settle(&self.tally, &ticket, Verdict::Ignored, || {
+                        self.clock.nanos()
+                    });
                 }
-                false => throttle.abandon(),
+                false => throttle.abandon(&self.tally),
             }
         }
     }
@@ -528,7 +541,7 @@ impl Core {
         let (word, until) = self.look();
         match (&self.admission, word.mode(), self.state()) {
             (Admission::Throttle(throttle), Mode::Closed | Mode::MetricsOnly, _) => {
-                throttle.probability(self.clock.nanos())
+                throttle.probability(&self.tally, self.clock.nanos())
             }
             (_, _, State::Open | State::ForcedOpen) => 1.0,
             (_, Mode::Ramp, _) => {
@@ -547,15 +560,16 @@ impl Core {
             let gate = self.gate.lock();
             (gate.probes_started, gate.rule_panics())
         };
-        let throttled = match &self.admission {
-            Admission::Throttle(throttle) => throttle.totals().unwrap_or_default(),
-            Admission::Circuit => throttle::Totals::default(),
+        let (slow, throttle_probes) = match &self.admission {
+            // In its lanes something else is counted there.
+            Admission::Throttle(throttle) => (0, throttle.probes()),
+            Admission::Circuit => (totals.slow, 0),
         };
         BreakerStats {
             state,
-            successes: totals.successes + throttled.succeeded,
-            failures: totals.failures + throttled.failed,
-            slow: totals.slow,
+            successes: totals.successes,
+            failures: totals.failures,
+            slow,
             ignored: totals.ignored,
             cancelled: totals.cancelled,
             rejected: totals.rejected,
@@ -565,7 +579,7 @@ impl Core {
                 .settings
                 .max_in_flight
                 .map(|_| self.in_flight.load(Ordering::Relaxed)),
-            probes: probes + throttled.probes,
+            probes: probes + throttle_probes,
             transitions: self.load().generation(),
             hook_panics: self
                 .listeners

@@ -342,7 +342,7 @@ impl Core {
             gate.closed_at = now;
             self.tally.reset();
             if let Admission::Throttle(throttle) = &self.admission {
-                throttle.clear();
+                throttle.clear(&self.tally);
             }
         }
         if cause == Cause::Forced && mode == Mode::Closed {

@@ -6,13 +6,14 @@ mod closing;
 pub(crate) mod core;
 mod event;
 mod gate;
+mod lane;
 #[cfg(all(test, wheelhouse_loom))]
 mod loom_tests;
 mod meters;
 mod permit;
 pub(crate) mod settings;
 mod stats;
-mod tally;
+pub(crate) mod tally;
 mod timers;
 mod trip;
 mod verdict;
@@ -28,7 +29,7 @@ pub use timers::Timers;
 pub use trip::{Consecutive, Cusum, ErrorRate, SlowRate, Trip, TripPolicy};
 pub use verdict::{CallError, Reason, Rejected, Settled, Verdict};
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use self::core::{Admission, Core};
 use self::settings::Settings;
@@ -168,10 +169,12 @@ impl Breaker {
         clock: TimeSource,
         throttle: Box<Throttle>,
     ) -> Result<Self, BuildError> {
+        // None of them goes by any, so they share one.
+        static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| Arc::new(Settings::new()));
         let core = Core::new(
             name,
             clock,
-            Arc::new(Settings::new()),
+            SETTINGS.clone(),
             &[],
             Admission::Throttle(throttle),
             None,

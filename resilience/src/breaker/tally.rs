@@ -16,6 +16,7 @@ use wheelhouse_collection::{
     Bucket, Carry, CountWindow, ErrorCount, Outcome, Outcomes, RollingWindow, Striped,
 };
 
+pub(crate) use super::lane::{Lane, SUCCESSES};
 pub(super) use super::trip::Finding;
 use super::trip::{Evidence, Kind, Marks, Rate, Rates, Trip, TripPolicy, Weights, Window};
 use super::word::{Mode, Word};
@@ -23,113 +24,6 @@ use crate::BuildError;
 use crate::clock::{NEVER, TimeSource};
 use crate::contain::{contained, report};
 use crate::sync::{AtomicU64, Ordering};
-
-/// The successes in a lane's word: bits 0 to 47. After 2⁴⁸ of them they begin anew.
-pub(crate) const SUCCESSES: u64 = (1 << EVIDENCE_FROM) - 1;
-/// The evidence is in bits 48 to 63.
-const EVIDENCE_FROM: u32 = 48;
-
-/// What a group of threads has counted: seven words, which with one of a window fill a line.
-///
-/// All accesses are Relaxed: each word stands for itself, and what is read of several together is
-/// used as evidence.rs says.
-#[derive(Debug)]
-pub(crate) struct Lane {
-    /// The successes, and the evidence as of the last failure.
-    word: AtomicU64,
-    /// The successes as of the last failure.
-    at: AtomicU64,
-    failures: AtomicU64,
-    slow: AtomicU64,
-    ignored: AtomicU64,
-    cancelled: AtomicU64,
-    rejected: AtomicU64,
-}
-
-impl Lane {
-    fn new() -> Self {
-        let zero = || AtomicU64::new(0);
-        Lane {
-            word: zero(),
-            at: zero(),
-            failures: zero(),
-            slow: zero(),
-            ignored: zero(),
-            cancelled: zero(),
-            rejected: zero(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn succeed(&self) {
-        self.word.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a failure and its evidence, and returns all the evidence of this lane. `read` gives the
-    /// word, and the successes that are not in it yet, as of one moment. Also says which failure of the
-    /// lane it is.
-    #[inline]
-    fn fail(&self, weights: &Weights, read: impl Fn() -> (u64, u64)) -> (u16, u64) {
-        loop {
-            let (word, pending) = read();
-            let successes = (word & SUCCESSES).wrapping_add(pending) & SUCCESSES;
-            let since = successes.wrapping_sub(self.at.load(Ordering::Relaxed)) & SUCCESSES;
-            let own = weights.after_failure((word >> EVIDENCE_FROM) as u16, since);
-            let new = word & SUCCESSES | u64::from(own) << EVIDENCE_FROM;
-            let exchanged =
-                self.word
-                    .compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed);
-            if exchanged.is_ok() {
-                self.at.store(successes, Ordering::Relaxed);
-                return (own, self.count_failure());
-            }
-        }
-    }
-
-    /// Which failure of the lane it is.
-    fn count_failure(&self) -> u64 {
-        self.failures
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_add(1)
-    }
-
-    /// Replaces the evidence of the last failure, unless it has changed or had a success since.
-    pub(crate) fn set_evidence(&self, old: u16, new: u16) {
-        let word = self.word.load(Ordering::Relaxed);
-        if old != new && (word >> EVIDENCE_FROM) as u16 == old {
-            let changed = word & SUCCESSES | u64::from(new) << EVIDENCE_FROM;
-            // One that fails leaves the lane with less, or with what another has weighed.
-            let _ = self
-                .word
-                .compare_exchange(word, changed, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn clear_evidence(&self) {
-        self.word.fetch_and(SUCCESSES, Ordering::Relaxed);
-    }
-
-    pub(crate) fn word(&self) -> u64 {
-        self.word.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-}
-
-// What leaves a window's line is counted here.
-impl Carry<ErrorCount> for Lane {
-    fn taken(&self, [requests, errors]: &[u64; 2]) {
-        self.word.fetch_add(requests - errors, Ordering::Relaxed);
-    }
-}
-
-impl Carry<Outcomes> for Lane {
-    fn taken(&self, [requests, errors, _slow]: &[u64; 3]) {
-        self.word.fetch_add(requests - errors, Ordering::Relaxed);
-    }
-}
 
 /// The lanes, and the window that carries them, if there is one.
 #[derive(Debug)]
@@ -403,8 +297,7 @@ impl Tally {
         let mut found = Finding::Fine;
         let mut marks = Marks::default();
         if outcome.is_slow() {
-            let before = lane.slow.fetch_add(1, Ordering::Relaxed);
-            marks.slow = before.wrapping_add(1);
+            marks.slow = lane.count_slow();
         }
         if !outcome.is_error() {
             self.carrier.succeed(lane);
@@ -418,7 +311,7 @@ impl Tally {
         } else {
             marks.failures = lane.count_failure();
         }
-        marks.some_slow = lane.slow.load(Ordering::Relaxed) > 0;
+        marks.some_slow = lane.slow() > 0;
         if let Some(rates) = &self.rates {
             found = found.or(self.mark_window(rates, outcome, marks, clock));
         }
@@ -490,12 +383,26 @@ impl Tally {
     pub(crate) fn count(&self, failed: bool, slow: bool) {
         let (_, lane) = self.carrier.lane();
         match failed {
-            true => lane.failures.fetch_add(1, Ordering::Relaxed),
-            false => lane.word.fetch_add(1, Ordering::Relaxed),
-        };
-        if slow {
-            lane.slow.fetch_add(1, Ordering::Relaxed);
+            true => _ = lane.count_failure(),
+            false => lane.succeed(),
         }
+        if slow {
+            lane.count_slow();
+        }
+    }
+
+    /// The lane of the calling thread.
+    #[inline]
+    pub(crate) fn lane(&self) -> &Lane {
+        match &self.carrier {
+            // First, since throttles have no other and ask at every call.
+            Carrier::Plain(lanes) => lanes.mine(),
+            carrier => carrier.lane().1,
+        }
+    }
+
+    pub(crate) fn each_lane(&self, look: impl FnMut(&Lane)) {
+        self.carrier.each(look);
     }
 
     pub(crate) fn ignored(&self) {
@@ -577,7 +484,7 @@ impl Tally {
         self.carrier.each_counted(|lane, successes| {
             totals.successes += successes;
             totals.failures += lane.failures();
-            totals.slow += lane.slow.load(Ordering::Relaxed);
+            totals.slow += lane.slow();
             totals.ignored += lane.ignored.load(Ordering::Relaxed);
             totals.cancelled += lane.cancelled.load(Ordering::Relaxed);
             totals.rejected += lane.rejected.load(Ordering::Relaxed);

@@ -26,8 +26,10 @@
 //!
 //! # Ground rules
 //!
-//! - A call counts in the lane of its thread ([`Lanes`]): once when it starts, once when it ends. What
-//!   it decides on is the gate word, which is written only when the decision changes.
+//! - A call counts in the breaker's lane of its thread ([`Lane`]): once when it starts, once when it
+//!   ends. What it decides on is the gate word, which is written only when the decision changes.
+//! - Of the lanes' counters only the differences of two sums matter: the window, the calls in flight
+//!   and the breaker's figures come from the same ones.
 //! - While the gate is open no clock is read, except at a failure and at every sixteenth start of a
 //!   lane: an open gate does not depend on time.
 //! - [`Book`], under its lock, holds what happened by the edges of the buckets. The gate is written
@@ -52,11 +54,11 @@ use std::time::Duration;
 use wheelhouse_collection::Probability;
 
 use crate::Verdict;
+use crate::breaker::tally::{Lane, SUCCESSES, Tally};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 use super::book::Book;
 use super::gate::{Gate, Mode};
-use super::lanes::{Lane, Lanes};
 use super::probes::Probes;
 use super::{Decision, Settings, Ticket, Totals};
 
@@ -79,7 +81,6 @@ const RAMP_STEP_NANOS: u64 = 100_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Adaptive {
-    lanes: Lanes,
     gate: Gate,
     /// The end of the present bucket.
     edge: AtomicU64,
@@ -87,12 +88,14 @@ pub(crate) struct Adaptive {
     ramp_start: AtomicU64,
     ramp_earned: AtomicU64,
     probes: Probes,
+    /// How many probes there were.
+    probed: AtomicU64,
     random: Probability,
     k: f64,
     protection: f64,
     bucket: u64,
     interval: u64,
-    book: Mutex<Book>,
+    book: Mutex<Box<Book>>,
 }
 
 impl Adaptive {
@@ -100,46 +103,46 @@ impl Adaptive {
         let bucket = settings.bucket_nanos();
         let interval = crate::clock::nanos(settings.probe_interval);
         Adaptive {
-            lanes: Lanes::new(),
             gate: Gate::open(),
             edge: AtomicU64::new(bucket),
             ramp_start: AtomicU64::new(0),
             ramp_earned: AtomicU64::new(0),
             probes: Probes::every(interval),
+            probed: AtomicU64::new(0),
             random: settings.random(),
             k: settings.k,
             protection: settings.protection as f64,
             bucket,
             interval,
-            book: Mutex::new(Book::new(settings.buckets)),
+            book: Mutex::new(Box::new(Book::new(settings.buckets))),
         }
     }
 
     #[inline]
-    pub(super) fn admit(&self, now: impl FnOnce() -> u64) -> (Decision, u64) {
+    pub(super) fn admit(&self, tally: &Tally, now: impl FnOnce() -> u64) -> (Decision, u64) {
         let gate = self.gate.load();
-        let lane = self.lanes.mine();
+        let lane = tally.lane();
         if !gate.admits_all() {
-            return self.admit_some(lane, now());
+            return self.admit_some(tally, lane, now());
         }
         if lane.start().is_multiple_of(LOOK_EVERY) {
-            self.look(now());
+            self.look(tally, now());
         }
         (Decision::Admit, gate.epoch())
     }
 
     /// Counts the beginning of a call that goes anyway, and returns the epoch.
-    pub(super) fn observe(&self, now: impl FnOnce() -> u64) -> u64 {
-        if self.lanes.mine().start().is_multiple_of(LOOK_EVERY) {
-            self.look(now());
+    pub(super) fn observe(&self, tally: &Tally, now: impl FnOnce() -> u64) -> u64 {
+        if tally.lane().start().is_multiple_of(LOOK_EVERY) {
+            self.look(tally, now());
         }
         self.gate.load().epoch()
     }
 
     #[cold]
     #[inline(never)]
-    fn admit_some(&self, lane: &Lane, now: u64) -> (Decision, u64) {
-        self.look(now);
+    fn admit_some(&self, tally: &Tally, lane: &Lane, now: u64) -> (Decision, u64) {
+        self.look(tally, now);
         let gate = self.gate.load();
         let passes = match gate.mode() {
             Mode::Open => !self.random.roll(gate.rejected()),
@@ -158,7 +161,8 @@ impl Adaptive {
             }
             Decision::Admit
         } else if self.probes.claim(now) {
-            lane.probe();
+            // Relaxed: a figure.
+            self.probed.fetch_add(1, Ordering::Relaxed);
             Decision::Probe
         } else {
             return (Decision::Reject, gate.epoch());
@@ -170,56 +174,57 @@ impl Adaptive {
     #[inline]
     pub(super) fn settle(
         &self,
+        tally: &Tally,
         ticket: &Ticket,
         verdict: Verdict,
         now: impl FnOnce() -> u64,
     ) -> bool {
-        let lane = self.lanes.mine();
+        let lane = tally.lane();
         let gate = self.gate.load();
         if gate.epoch() != ticket.epoch {
-            return self.settle_late(lane, verdict, now);
+            return self.settle_late(tally, verdict, now);
         }
         match verdict {
             Verdict::Success => {
-                lane.succeed();
+                lane.succeed_in_run();
                 if gate.wants_successes() {
-                    self.recover(ticket, now());
+                    self.recover(tally, ticket, now());
                 }
             }
             Verdict::Failure => {
-                let run = lane.fail();
+                let run = lane.fail_in_run();
                 let now = now();
-                self.look(now);
+                self.look(tally, now);
                 if run >= DOUBTFUL_RUN || gate.wants_successes() {
-                    self.doubt(ticket, run, now);
+                    self.doubt(tally, ticket, run, now);
                 }
             }
-            Verdict::Ignored => lane.ignore(),
+            Verdict::Ignored => lane.unstart(),
         }
         true
     }
 
     /// A call from before the backend was given up (I1).
     #[cold]
-    fn settle_late(&self, lane: &Lane, verdict: Verdict, now: impl FnOnce() -> u64) -> bool {
-        lane.outlive();
+    fn settle_late(&self, tally: &Tally, verdict: Verdict, now: impl FnOnce() -> u64) -> bool {
+        self.abandon(tally);
         if verdict == Verdict::Success {
             let mut book = self.book.lock();
             if self.gate.load().mode() == Mode::GivenUp && book.hung {
-                self.begin_ramp(&mut book, now());
+                self.begin_ramp(tally, &mut book, now());
             }
         }
         false
     }
 
     /// A call has ended that says nothing any more.
-    pub(super) fn abandon(&self) {
-        self.lanes.mine().outlive();
+    pub(super) fn abandon(&self, tally: &Tally) {
+        tally.lane().unstart();
     }
 
     /// What a success changes while the backend is in doubt, given up or recovering.
     #[cold]
-    fn recover(&self, ticket: &Ticket, now: u64) {
+    fn recover(&self, tally: &Tally, ticket: &Ticket, now: u64) {
         let mut book = self.book.lock();
         let gate = self.gate.load();
         if gate.epoch() != ticket.epoch {
@@ -230,7 +235,7 @@ impl Adaptive {
                 book.run = 0;
                 self.gate.store(gate.with_doubt(false));
             }
-            Mode::GivenUp => self.begin_ramp(&mut book, now),
+            Mode::GivenUp => self.begin_ramp(tally, &mut book, now),
             Mode::Ramp => {
                 book.run = 0;
                 book.recovered += 1;
@@ -246,7 +251,7 @@ impl Adaptive {
     /// What a failure changes when it is not the first in its lane, or the backend is in doubt, given
     /// up or recovering.
     #[cold]
-    fn doubt(&self, ticket: &Ticket, run: u64, now: u64) {
+    fn doubt(&self, tally: &Tally, ticket: &Ticket, run: u64, now: u64) {
         let mut book = self.book.lock();
         let gate = self.gate.load();
         if gate.epoch() != ticket.epoch {
@@ -266,27 +271,27 @@ impl Adaptive {
             }
         }
         if book.run >= limit {
-            self.give_up(&mut book, false, now);
+            self.give_up(tally, &mut book, false, now);
         }
     }
 
-    fn give_up(&self, book: &mut Book, hung: bool, now: u64) {
+    fn give_up(&self, tally: &Tally, book: &mut Book, hung: bool, now: u64) {
         book.run = 0;
         book.hung = hung;
         let first = self.interval / FIRST_PROBE;
         self.probes.restart(now.saturating_add(first), first);
         self.gate.store(self.gate.load().given_up());
-        self.lanes.end_runs();
+        tally.each_lane(Lane::end_run);
     }
 
-    fn begin_ramp(&self, book: &mut Book, now: u64) {
-        book.cut(&self.lanes.totals());
+    fn begin_ramp(&self, tally: &Tally, book: &mut Book, now: u64) {
+        book.cut(&totals(tally));
         book.recovered = 1;
         // Relaxed: published by the gate, whose store is a Release.
         self.ramp_start.store(now, Ordering::Relaxed);
         self.ramp_earned.store(1, Ordering::Relaxed);
         self.probes.restart(now, self.interval / FIRST_PROBE);
-        self.lanes.end_runs();
+        tally.each_lane(Lane::end_run);
         self.gate.store(self.gate.load().with_mode(Mode::Ramp));
     }
 
@@ -311,17 +316,17 @@ impl Adaptive {
 
     /// Takes note of the edge if it has passed.
     #[inline]
-    fn look(&self, now: u64) {
+    fn look(&self, tally: &Tally, now: u64) {
         // Relaxed: the word itself is all that is passed on; what belongs to it is under the lock.
         let edge = self.edge.load(Ordering::Relaxed);
         if now >= edge {
-            self.turn(edge, now);
+            self.turn(tally, edge, now);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn turn(&self, edge: u64, now: u64) {
+    fn turn(&self, tally: &Tally, edge: u64, now: u64) {
         let passed = (now - edge) / self.bucket + 1;
         let next = edge.saturating_add(passed.saturating_mul(self.bucket));
         // Relaxed: as in `look`.
@@ -332,10 +337,10 @@ impl Adaptive {
             return;
         }
         let mut book = self.book.lock();
-        let seen = book.turn(passed, &self.lanes.totals());
+        let seen = book.turn(passed, &totals(tally));
         let gate = self.gate.load();
         if gate.mode() == Mode::Open && seen.hangs {
-            self.give_up(&mut book, true, now);
+            self.give_up(tally, &mut book, true, now);
             return;
         }
         self.gate
@@ -359,8 +364,8 @@ impl Adaptive {
     }
 
     /// The probability with which a call at `now` is rejected, the probe budget left out.
-    pub(super) fn probability(&self, now: u64) -> f64 {
-        self.look(now);
+    pub(super) fn probability(&self, tally: &Tally, now: u64) -> f64 {
+        self.look(tally, now);
         let gate = self.gate.load();
         match gate.mode() {
             Mode::Open => gate.rejected(),
@@ -369,17 +374,31 @@ impl Adaptive {
         }
     }
 
-    pub(super) fn totals(&self) -> Totals {
-        self.lanes.totals()
+    pub(super) fn probes(&self) -> u64 {
+        self.probed.load(Ordering::Relaxed)
     }
 
     /// Forgets the past, and admits all. Calls under way are stale.
-    pub(super) fn clear(&self) {
+    pub(super) fn clear(&self, tally: &Tally) {
         let mut book = self.book.lock();
-        book.cut(&self.lanes.totals());
+        book.cut(&totals(tally));
         book.hung = false;
-        self.lanes.end_runs();
+        tally.each_lane(Lane::end_run);
         self.gate.store(self.gate.load().given_up().opened());
+    }
+}
+
+/// Ends before starts, so that no more seem to have ended than started: a sum is taken while they move.
+fn totals(tally: &Tally) -> Totals {
+    let sum = |counter: fn(&Lane) -> u64| {
+        let mut sum = 0_u64;
+        tally.each_lane(|lane| sum = sum.wrapping_add(counter(lane)));
+        sum
+    };
+    Totals {
+        succeeded: sum(|lane| lane.word() & SUCCESSES),
+        failed: sum(Lane::failures),
+        started: sum(Lane::started),
     }
 }
 

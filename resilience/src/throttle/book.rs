@@ -1,5 +1,5 @@
-//! What an adaptive throttle knows of the past: the totals at the edges of its buckets, and what
-//! follows from them. Pure: time and totals are arguments. Used under a lock, once per bucket and
+//! What an adaptive throttle knows of the past: what happened in each of its buckets, and what follows
+//! from that. Pure: time and totals are arguments. Used under a lock, once per bucket and
 //! when the backend is in doubt.
 
 use super::Totals;
@@ -16,10 +16,9 @@ const PATIENCE: f64 = 3.0;
 /// How far the averages of load move at each edge.
 const SHARE: f64 = 0.125;
 
-/// The lower bits of what had happened by an edge: their differences matter, and wrap.
+/// The lower bits of what had happened at a moment: their differences matter, and wrap.
 #[derive(Debug, Clone, Copy, Default)]
 struct Snapshot {
-    /// Without those that ended without a verdict.
     started: u32,
     succeeded: u32,
     failed: u32,
@@ -27,9 +26,8 @@ struct Snapshot {
 
 impl Snapshot {
     fn of(totals: &Totals) -> Self {
-        let unjudged = totals.ignored.wrapping_add(totals.stale);
         Snapshot {
-            started: totals.started.wrapping_sub(unjudged) as u32,
+            started: totals.started as u32,
             succeeded: totals.succeeded as u32,
             failed: totals.failed as u32,
         }
@@ -44,13 +42,50 @@ impl Snapshot {
     }
 }
 
-/// Snapshots at the edges of the window, the newest at `newest`, and what was concluded at the last.
+/// A number of calls in two bytes: exact to 2 048, and beyond that to one in 2 048. The upper five bits
+/// say how many times the others are doubled.
+#[derive(Debug, Clone, Copy, Default)]
+struct Short(u16);
+
+impl Short {
+    const DIGITS: u32 = 11;
+
+    fn of(calls: u32) -> Self {
+        let doublings = (u32::BITS - calls.leading_zeros()).saturating_sub(Self::DIGITS);
+        let half = (1_u64 << doublings) >> 1;
+        let digits = (u64::from(calls) + half) >> doublings;
+        // Rounded up to one digit more it is a power of two.
+        match digits >> Self::DIGITS {
+            0 => Short((doublings << Self::DIGITS) as u16 | digits as u16),
+            _ => Short(((doublings + 1) << Self::DIGITS) as u16 | (digits / 2) as u16),
+        }
+    }
+
+    fn calls(self) -> u64 {
+        u64::from(self.0 & ((1 << Self::DIGITS) - 1)) << (self.0 >> Self::DIGITS)
+    }
+}
+
+/// A bucket between two edges.
+#[derive(Debug, Clone, Copy, Default)]
+struct Finished {
+    succeeded: Short,
+    failed: Short,
+    /// At the edge that it began with.
+    in_flight: Short,
+}
+
+/// The finished buckets of the window, and what was concluded at the last edge.
 #[derive(Debug)]
 pub(super) struct Book {
-    edges: Box<[Snapshot]>,
-    newest: usize,
-    /// How many of the edges count: those since the last cut, at least one.
-    known: usize,
+    /// One less than the window has, since the present one is not finished.
+    buckets: Box<[Finished]>,
+    /// Where the next goes.
+    next: u16,
+    /// How many count: those since the last cut.
+    known: u16,
+    /// At the last edge.
+    edge: Snapshot,
     /// Failures since the last success, while the backend is in doubt.
     pub(super) run: u64,
     /// Successes since the backend was given up.
@@ -74,11 +109,13 @@ pub(super) struct Seen {
 }
 
 impl Book {
+    /// At most 4096 buckets.
     pub(super) fn new(buckets: usize) -> Self {
         let mut book = Book {
-            edges: vec![Snapshot::default(); buckets].into(),
-            newest: 0,
-            known: 1,
+            buckets: vec![Finished::default(); buckets - 1].into(),
+            next: 0,
+            known: 0,
+            edge: Snapshot::default(),
             run: 0,
             recovered: 0,
             limit: 0,
@@ -92,13 +129,23 @@ impl Book {
     /// Takes note of `passed` edges, at least one, the last of which was just now. What nobody has
     /// looked at since the edge before them counts as if it had just happened.
     pub(super) fn turn(&mut self, passed: u64, totals: &Totals) -> Seen {
-        let before = self.edges[self.newest];
+        let before = self.edge;
         let now = Snapshot::of(totals);
-        for left in (0..passed.min(self.edges.len() as u64)).rev() {
-            self.newest = (self.newest + 1) % self.edges.len();
-            self.edges[self.newest] = if left == 0 { now } else { before };
-            self.known = (self.known + 1).min(self.edges.len());
+        let in_flight = Short::of(before.in_flight());
+        for left in (0..passed.min(self.buckets.len() as u64)).rev() {
+            self.finish(match left {
+                0 => Finished {
+                    succeeded: Short::of(difference(now.succeeded, before.succeeded)),
+                    failed: Short::of(difference(now.failed, before.failed)),
+                    in_flight,
+                },
+                _ => Finished {
+                    in_flight,
+                    ..Finished::default()
+                },
+            });
         }
+        self.edge = now;
         if now.succeeded != before.succeeded {
             self.measure_load(passed, &before, &now);
         }
@@ -107,24 +154,43 @@ impl Book {
         Seen {
             succeeded,
             failed,
-            hangs: self.hangs(&now),
+            hangs: self.hangs(),
         }
+    }
+
+    fn finish(&mut self, bucket: Finished) {
+        let buckets = self.buckets.len();
+        self.buckets[usize::from(self.next)] = bucket;
+        self.next = ((usize::from(self.next) + 1) % buckets) as u16;
+        self.known = (usize::from(self.known) + 1).min(buckets) as u16;
     }
 
     /// Successes and failures in the window.
     pub(super) fn window(&self, totals: &Totals) -> (u64, u64) {
-        let oldest = &self.edges[self.back(self.known - 1)];
         let now = Snapshot::of(totals);
-        (
-            u64::from(difference(now.succeeded, oldest.succeeded)),
-            u64::from(difference(now.failed, oldest.failed)),
-        )
+        let present = (
+            u64::from(difference(now.succeeded, self.edge.succeeded)),
+            u64::from(difference(now.failed, self.edge.failed)),
+        );
+        self.latest(usize::from(self.known))
+            .fold(present, |(succeeded, failed), bucket| {
+                (
+                    succeeded + bucket.succeeded.calls(),
+                    failed + bucket.failed.calls(),
+                )
+            })
+    }
+
+    /// So many of the latest buckets, the newest first.
+    fn latest(&self, buckets: usize) -> impl Iterator<Item = &Finished> {
+        let (newer, older) = self.buckets.split_at(usize::from(self.next));
+        newer.iter().rev().chain(older.iter().rev()).take(buckets)
     }
 
     /// Forgets what was before: the window begins now, and how long calls take is to be learnt anew.
     pub(super) fn cut(&mut self, totals: &Totals) {
-        self.edges[self.newest] = Snapshot::of(totals);
-        self.known = 1;
+        self.edge = Snapshot::of(totals);
+        self.known = 0;
         self.run = 0;
         self.load = None;
     }
@@ -151,23 +217,23 @@ impl Book {
     /// Whether nothing has succeeded lately and too many calls have taken longer than [`PATIENCE`]
     /// times the mean, of which at least a bucket: by Little's law the mean is what is in flight over
     /// what ends in a time. Calls may overtake one another, so there are at least as many.
-    fn hangs(&self, now: &Snapshot) -> bool {
+    fn hangs(&self) -> bool {
         let Some((in_flight, ended)) = self.load else {
             return false;
         };
         // One more, since an edge may be looked at up to a bucket late.
-        let edges = (PATIENCE * in_flight / ended).ceil().max(1.0) + 1.0;
-        if edges > (self.known - 1) as f64 {
+        let buckets = (PATIENCE * in_flight / ended).ceil().max(1.0) + 1.0;
+        if buckets > f64::from(self.known) {
             return false;
         }
-        let then = &self.edges[self.back(edges as usize)];
-        let overdue = u64::from(difference(then.started, now.ended()));
-        now.succeeded == then.succeeded && overdue >= self.limit
-    }
-
-    /// The index of the edge that many before the newest.
-    fn back(&self, edges: usize) -> usize {
-        (self.newest + self.edges.len() - edges) % self.edges.len()
+        let mut started = 0;
+        let (mut succeeded, mut failed) = (0, 0);
+        for bucket in self.latest(buckets as usize) {
+            started = bucket.in_flight.calls();
+            succeeded += bucket.succeeded.calls();
+            failed += bucket.failed.calls();
+        }
+        succeeded == 0 && started.saturating_sub(failed) >= self.limit
     }
 }
 
@@ -185,7 +251,6 @@ mod tests {
             started,
             succeeded,
             failed,
-            ..Totals::default()
         }
     }
 
@@ -205,6 +270,28 @@ mod tests {
         assert_eq!((verdict.succeeded, verdict.failed), (7, 3));
         let verdict = book.turn(5, &totals(200, 57, 8));
         assert_eq!((verdict.succeeded, verdict.failed), (0, 0));
+    }
+
+    #[test]
+    fn short_numbers_are_near() {
+        for calls in
+            (0..=5000).chain((12..32).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << (bit - 1)]))
+        {
+            let near = Short::of(calls).calls();
+            let off = near.abs_diff(u64::from(calls));
+            assert!(off * 2048 <= u64::from(calls), "{calls}: {near}");
+            assert!(calls > 2048 || off == 0, "{calls}: {near}");
+        }
+        assert_eq!(Short::of(u32::MAX).calls(), 1 << 32);
+    }
+
+    #[test]
+    fn a_window_of_one_bucket_forgets_at_its_edge() {
+        let mut book = Book::new(1);
+        assert_eq!(book.window(&totals(9, 5, 4)), (5, 4));
+        let seen = book.turn(1, &totals(9, 5, 4));
+        assert_eq!((seen.succeeded, seen.failed, seen.hangs), (0, 0, false));
+        assert_eq!(book.window(&totals(10, 6, 4)), (1, 0));
     }
 
     #[test]
@@ -268,14 +355,14 @@ mod tests {
         let mut book = Book::new(40);
         for edge in 1..100_u64 {
             let ended = Totals {
-                ignored: 15 * edge,
+                started: 10 * edge,
                 ..totals(25 * edge, 10 * edge, 0)
             };
             assert!(!book.turn(1, &ended).hangs);
         }
         for edge in 100..110_u64 {
             let ended = Totals {
-                ignored: 15 * 99 + 25 * (edge - 99),
+                started: 10 * 99,
                 ..totals(25 * edge, 10 * 99, 0)
             };
             assert!(!book.turn(1, &ended).hangs);

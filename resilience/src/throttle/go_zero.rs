@@ -67,7 +67,7 @@ impl Bucket for Finished {
 
 #[derive(Debug)]
 pub(crate) struct GoZero {
-    finished: RollingWindow<Finished>,
+    finished: Box<RollingWindow<Finished>>,
     slack: Slack,
     random: Probability,
     k: f64,

@@ -17,7 +17,6 @@ mod book;
 mod builder;
 mod gate;
 mod go_zero;
-mod lanes;
 mod probes;
 mod ratio;
 #[cfg(all(test, not(wheelhouse_loom)))]
@@ -29,6 +28,7 @@ pub use builder::{ThrottleBuilder, ThrottleMode};
 use std::time::{Duration, Instant};
 
 use crate::Verdict;
+use crate::breaker::tally::Tally;
 use crate::breaker::{Reason, Rejected};
 
 use adaptive::Adaptive;
@@ -46,7 +46,8 @@ pub(crate) struct Settings {
     seed: Option<u64>,
 }
 
-/// One of the modes.
+/// One of the modes. What is large in them is in a box, or it would be large in the others too. What an adaptive one counts is in the lanes of the
+/// breaker's [`Tally`], an argument too.
 #[derive(Debug)]
 pub(crate) enum Throttle {
     Ratio(Ratio),
@@ -70,15 +71,13 @@ pub(crate) struct Ticket {
     probe: bool,
 }
 
-/// What an adaptive throttle has counted since it was built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Totals {
-    pub(crate) started: u64,
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
-    pub(crate) ignored: u64,
-    pub(crate) stale: u64,
-    pub(crate) probes: u64,
+/// What an adaptive throttle has counted. Only differences matter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    /// Without those that ended and say nothing.
+    started: u64,
+    succeeded: u64,
+    failed: u64,
 }
 
 impl Throttle {
@@ -92,12 +91,16 @@ impl Throttle {
 
     /// Decides about a call.
     #[inline]
-    pub(crate) fn admit(&self, now: impl FnOnce() -> u64) -> Result<Ticket, Rejected> {
+    pub(crate) fn admit(
+        &self,
+        tally: &Tally,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Ticket, Rejected> {
         let (decision, epoch, at) = match self {
             Throttle::Adaptive(adaptive) => {
                 // Only read when it rejects, and then `now` has been called.
                 let mut at = 0;
-                let (decision, epoch) = adaptive.admit(|| {
+                let (decision, epoch) = adaptive.admit(tally, || {
                     at = now();
                     at
                 });
@@ -119,9 +122,9 @@ impl Throttle {
     }
 
     /// Counts the beginning of a call that goes whatever the rule says.
-    pub(crate) fn observe(&self, now: impl FnOnce() -> u64) -> Ticket {
+    pub(crate) fn observe(&self, tally: &Tally, now: impl FnOnce() -> u64) -> Ticket {
         let (epoch, at) = match self {
-            Throttle::Adaptive(adaptive) => (adaptive.observe(now), 0),
+            Throttle::Adaptive(adaptive) => (adaptive.observe(tally, now), 0),
             Throttle::Ratio(ratio) => {
                 let at = now();
                 ratio.observe(at);
@@ -139,12 +142,13 @@ impl Throttle {
     #[inline]
     pub(crate) fn settle(
         &self,
+        tally: &Tally,
         ticket: &Ticket,
         verdict: Verdict,
         now: impl FnOnce() -> u64,
     ) -> bool {
         match self {
-            Throttle::Adaptive(adaptive) => adaptive.settle(ticket, verdict, now),
+            Throttle::Adaptive(adaptive) => adaptive.settle(tally, ticket, verdict, now),
             Throttle::Ratio(ratio) => {
                 match verdict {
                     Verdict::Success => ratio.settle(ticket.at, true),
@@ -158,9 +162,9 @@ impl Throttle {
 
     /// Takes note that a call ended of which the throttle has counted the beginning, and which says
     /// nothing: the breaker has changed its state meanwhile.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abandon(&self, tally: &Tally) {
         if let Throttle::Adaptive(adaptive) = self {
-            adaptive.abandon();
+            adaptive.abandon(tally);
         }
     }
 
@@ -180,32 +184,32 @@ impl Throttle {
     }
 
     /// The probability with which a call at `now` would be rejected.
-    pub(crate) fn probability(&self, now: u64) -> f64 {
+    pub(crate) fn probability(&self, tally: &Tally, now: u64) -> f64 {
         match self {
             Throttle::Ratio(ratio) => ratio.probability(now),
-            Throttle::Adaptive(adaptive) => adaptive.probability(now),
+            Throttle::Adaptive(adaptive) => adaptive.probability(tally, now),
         }
     }
 
-    /// What it counts itself: of an adaptive one, successes, failures and probes.
-    pub(crate) fn totals(&self) -> Option<Totals> {
+    /// How many calls the probe budget has let through, if it has one.
+    pub(crate) fn probes(&self) -> u64 {
         match self {
-            Throttle::Adaptive(adaptive) => Some(adaptive.totals()),
-            Throttle::Ratio(_) => None,
+            Throttle::Adaptive(adaptive) => adaptive.probes(),
+            Throttle::Ratio(_) => 0,
         }
     }
 
-    /// Whether it counts successes and failures itself.
+    /// Whether it counts starts, successes and failures itself.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
         matches!(self, Throttle::Adaptive(_))
     }
 
     /// Forgets the past.
-    pub(crate) fn clear(&self) {
+    pub(crate) fn clear(&self, tally: &Tally) {
         match self {
             Throttle::Ratio(ratio) => ratio.clear(),
-            Throttle::Adaptive(adaptive) => adaptive.clear(),
+            Throttle::Adaptive(adaptive) => adaptive.clear(tally),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Bucket for Demand {
 /// The client-side throttle of the book: requests are counted when they are made, rejected ones too.
 #[derive(Debug)]
 pub(crate) struct Sre {
-    demand: RollingWindow<Demand>,
+    demand: Box<RollingWindow<Demand>>,
     slack: Slack,
     random: Probability,
     k: f64,
@@ -173,7 +173,7 @@ impl Sre {
 /// go-zero's breaker as its article of 2022 has it: only calls that finished are counted.
 #[derive(Debug)]
 pub(crate) struct GoZero2022 {
-    finished: RollingWindow<ErrorCount>,
+    finished: Box<RollingWindow<ErrorCount>>,
     slack: Slack,
     random: Probability,
     k: f64,
@@ -249,10 +249,12 @@ pub(super) fn reject_with(random: &Probability, probability: f64) -> Decision {
 }
 
 impl Settings {
-    pub(super) fn window<B: Bucket>(&self, start: Instant) -> RollingWindow<B> {
+    /// In a box: what it is in would be rounded up to pairs of cache lines with it.
+    pub(super) fn window<B: Bucket>(&self, start: Instant) -> Box<RollingWindow<B>> {
         let length = Duration::from_nanos(self.bucket_nanos());
-        RollingWindow::starting_at(start, self.buckets, length)
-            .expect("the builder has checked the number of buckets and their length")
+        let window = RollingWindow::starting_at(start, self.buckets, length)
+            .expect("the builder has checked the number of buckets and their length");
+        Box::new(window)
     }
 
     pub(super) fn random(&self) -> Probability {

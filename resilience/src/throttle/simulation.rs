@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::clock::TimeSource;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -64,17 +65,46 @@ struct Call {
     phase: usize,
 }
 
+/// A throttle, with what a breaker has for it.
+struct Subject {
+    throttle: Throttle,
+    tally: Tally,
+}
+
+impl Subject {
+    fn new(builder: &ThrottleBuilder) -> Self {
+        let settings = builder.settings().unwrap();
+        Subject {
+            throttle: Throttle::new(&settings, Instant::now()),
+            tally: Tally::new(&[], &TimeSource::system()).unwrap(),
+        }
+    }
+
+    fn admit(&self, now: u64) -> Result<Ticket, Rejected> {
+        self.throttle.admit(&self.tally, || now)
+    }
+
+    fn settle(&self, ticket: &Ticket, verdict: Verdict, now: u64) -> bool {
+        self.throttle.settle(&self.tally, ticket, verdict, || now)
+    }
+
+    fn probability(&self, now: u64) -> f64 {
+        self.throttle.probability(&self.tally, now)
+    }
+
+    fn clear(&self) {
+        self.throttle.clear(&self.tally);
+    }
+}
+
 /// Plays phases at so many calls a second, evenly. Calls of a phase have the same latency, so those
 /// of a phase end in order.
 fn play(builder: &ThrottleBuilder, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Seen> {
-    let throttle = Throttle::new(
-        &builder.clone().seed(seed).settings().unwrap(),
-        Instant::now(),
-    );
+    let throttle = Subject::new(&builder.clone().seed(seed));
     play_on(&throttle, rps, seed, phases)
 }
 
-fn play_on(throttle: &Throttle, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Seen> {
+fn play_on(throttle: &Subject, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Seen> {
     let mut seen = vec![Seen::default(); phases.len()];
     let mut flying: Vec<VecDeque<Call>> = phases.iter().map(|_| VecDeque::new()).collect();
     let settle_until = |flying: &mut Vec<VecDeque<Call>>, seen: &mut Vec<Seen>, now: u64| {
@@ -94,7 +124,7 @@ fn play_on(throttle: &Throttle, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Se
             if !call.good && seen.first_rejection.is_none() {
                 seen.failed_before += 1;
             }
-            throttle.settle(&call.ticket, ending, || call.ends);
+            throttle.settle(&call.ticket, ending, call.ends);
         }
     };
     let (mut start, mut call) = (0.0, 0_u64);
@@ -107,7 +137,7 @@ fn play_on(throttle: &Throttle, rps: f64, seed: u64, phases: &[Phase]) -> Vec<Se
             let seen = &mut seen[index];
             seen.offered += 1;
             seen.good += u64::from(good);
-            match throttle.admit(|| now) {
+            match throttle.admit(now) {
                 Ok(ticket) => {
                     seen.admitted += 1;
                     seen.good_admitted += u64::from(good);
@@ -290,37 +320,37 @@ fn answers_after_a_pause_end_the_throttling() {
 /// A backend that dies again in the ramp is given up at once.
 #[test]
 fn a_failure_at_the_beginning_of_the_ramp_ends_it() {
-    let throttle = Throttle::new(&adaptive().seed(1).settings().unwrap(), Instant::now());
+    let throttle = Subject::new(&adaptive().seed(1));
     play_on(&throttle, 1000.0, 1, &[phase(10.0, 0.0), phase(5.0, 1.0)]);
     let now = 30 * SECOND;
-    let probe = throttle.admit(|| now).unwrap();
+    let probe = throttle.admit(now).unwrap();
     assert!(probe.is_probe());
     assert_eq!(throttle.probability(now), 1.0);
-    assert!(throttle.settle(&probe, Verdict::Success, || now));
+    assert!(throttle.settle(&probe, Verdict::Success, now));
     assert_eq!(throttle.probability(now), 1.0 - 1.0 / 32.0);
-    let ramp = throttle.admit(|| now).unwrap();
-    assert!(throttle.settle(&ramp, Verdict::Failure, || now));
+    let ramp = throttle.admit(now).unwrap();
+    assert!(throttle.settle(&ramp, Verdict::Failure, now));
     assert_eq!(throttle.probability(now), 1.0);
-    let rejected = throttle.admit(|| now).unwrap_err();
+    let rejected = throttle.admit(now).unwrap_err();
     assert_eq!(rejected.retry_after(), Some(Duration::from_millis(100)));
 }
 
 /// A late failure of before the outage says nothing about the backend that has recovered.
 #[test]
 fn calls_from_before_are_stale() {
-    let throttle = Throttle::new(&adaptive().seed(1).settings().unwrap(), Instant::now());
-    let old: Vec<Ticket> = (0..100).map(|_| throttle.admit(|| 0).unwrap()).collect();
+    let throttle = Subject::new(&adaptive().seed(1));
+    let old: Vec<Ticket> = (0..100).map(|_| throttle.admit(0).unwrap()).collect();
     for ticket in &old[..30] {
-        assert!(throttle.settle(ticket, Verdict::Failure, || 1));
+        assert!(throttle.settle(ticket, Verdict::Failure, 1));
     }
     assert_eq!(throttle.probability(1), 1.0);
-    assert!(!throttle.settle(&old[30], Verdict::Success, || 2));
+    assert!(!throttle.settle(&old[30], Verdict::Success, 2));
     assert_eq!(throttle.probability(2), 1.0, "a success from before");
 
-    let probe = throttle.admit(|| SECOND).unwrap();
-    assert!(throttle.settle(&probe, Verdict::Success, || SECOND));
+    let probe = throttle.admit(SECOND).unwrap();
+    assert!(throttle.settle(&probe, Verdict::Success, SECOND));
     for ticket in &old[31..] {
-        assert!(!throttle.settle(ticket, Verdict::Failure, || SECOND + 1));
+        assert!(!throttle.settle(ticket, Verdict::Failure, SECOND + 1));
     }
     assert!(throttle.probability(SECOND + 1) < 1.0);
 }
@@ -334,20 +364,17 @@ fn any_time_is_legal() {
         ThrottleMode::GoZero,
         ThrottleMode::Adaptive,
     ] {
-        let settings = mode(mode_of)
-            .window(Duration::from_secs(1), 1)
-            .seed(1)
-            .settings();
-        let throttle = Throttle::new(&settings.unwrap(), Instant::now());
+        let settings = mode(mode_of).window(Duration::from_secs(1), 1).seed(1);
+        let throttle = Subject::new(&settings);
         for now in [5 * SECOND, 0, u64::MAX - 1, 3, u64::MAX / 2, SECOND] {
             for call in 0..200 {
-                if let Ok(ticket) = throttle.admit(|| now) {
+                if let Ok(ticket) = throttle.admit(now) {
                     let ending = match call % 3 {
                         0 => Verdict::Success,
                         1 => Verdict::Failure,
                         _ => Verdict::Ignored,
                     };
-                    throttle.settle(&ticket, ending, || now);
+                    throttle.settle(&ticket, ending, now);
                 }
                 assert!((0.0..=1.0).contains(&throttle.probability(now)));
             }
