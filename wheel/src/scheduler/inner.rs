@@ -188,14 +188,14 @@ impl Inner {
     }
 
     /// Files a new task, for which there is room. To be [announced](Self::announce) then.
-    pub(super) fn file(&self, entry: &Arc<dyn Entry>, tick: u64) -> Result<(), Refusal> {
-        let shard = self.shard_of(&**entry);
+    pub(super) fn file(&self, entry: Arc<dyn Entry>, tick: u64) -> Result<(), Refusal> {
+        let shard = self.shard_of(&*entry);
         {
             let mut state = shard.lock();
             if state.closed {
                 return Err(Refusal::Closed);
             }
-            shard.insert(&mut state, tick, entry.clone());
+            shard.insert(&mut state, tick, entry);
         }
         self.alarm.ring(tick);
         count(&shard.counts.scheduled);

@@ -559,24 +559,22 @@ pub(super) fn schedule<W: Work>(
         })
     });
     let task = Task::new(head, extra, work);
-    let entry: Arc<dyn Entry> = task.clone();
     // It is not let go before listeners have been told of it, so that they hear of its run later.
     let told = inner.events.wanted();
     let at_first = if told { NEVER } else { tick };
     let filed = match key {
         None => inner
-            .file(&entry, at_first)
-            .map(|()| inner.announce(&*entry)),
-        Some(key) => keyed(inner, &key, has_room, &entry, at_first),
+            .file(task.clone(), at_first)
+            .map(|()| inner.announce(&*task)),
+        Some(key) => keyed(inner, &key, has_room, task.clone(), at_first),
     };
     if told && filed.is_ok() {
-        inner.release(&*entry, tick);
+        inner.release(&*task, tick);
     }
     match filed {
-        Ok(()) => Ok(TaskHandle::new(inner.clone(), entry)),
+        Ok(()) => Ok(TaskHandle::new(inner.clone(), task)),
         Err(refusal) => {
             inner.unadmit();
-            drop(entry);
             let work = task.cell.lock().work.take();
             let work = work.expect("a task that was not filed has not run");
             Err(ScheduleError::new(refusal, work.give_back()))
@@ -589,7 +587,7 @@ fn keyed(
     inner: &Inner,
     key: &Arc<str>,
     has_room: bool,
-    entry: &Arc<dyn Entry>,
+    entry: Arc<dyn Entry>,
     tick: u64,
 ) -> Result<(), Refusal> {
     let options = entry
@@ -603,8 +601,8 @@ fn keyed(
         if let Some(extra) = &mut *entry.lock() {
             extra.options = Some(Arc::new(options));
         }
-        inner.file(entry, tick)?;
-        Ok(entry.clone())
+        inner.file(entry.clone(), tick)?;
+        Ok(entry)
     })
 }
 
