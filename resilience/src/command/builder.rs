@@ -196,10 +196,11 @@ impl CommandBuilder {
             )?,
             breaker: breaker.transpose()?,
             record: Record {
+                start: now.into(),
                 tally: Tally::new(now).map_err(|error| {
                     BuildError::new("window", error.to_string(), "its constants")
                 })?,
-                latency: Latency::new(now)?,
+                latency: Latency::new()?,
                 meters: Meters::new(&name),
                 hook,
                 hooks: Contained::default(),

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::pin::{Pin, pin};
+use std::task::Context;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::bulkhead::{OwnedPermit as OwnedPlace, Permit as BulkheadPermit};
 use crate::{Permit, Rejected};
 
 use super::blocking::Blocking;
@@ -108,21 +110,27 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
         attempt.or(fallback).await
     }
 
+    // Each of the two is one future with nothing nested in it: a future that awaits another is copied
+    // with it, and what has a timer is large. Work that is ready at once makes no timer.
     async fn attempt<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Attempt<'a, T, E> {
         let (shared, began) = (self.shared, Instant::now());
         let ending = Ending::of_call(shared, began);
-        let result = async {
-            let mut cancelled = pin!(self.cancelled);
-            let time = Time::of(shared, began, self.deadline);
-            time.check(cancelled.as_mut()).await?;
-            // Declared before the permits are taken, so these are dropped first when the caller gives
-            // up; `race` has dropped the work by then.
-            let _place = shared.places.try_acquire()?;
-            let permit = shared.admit()?;
-            let work = async { Outcome::Done(work.await) };
-            time.settle(permit, race(work, cancelled, time.until()).await)
+        let time = Time::of(shared, began, self.deadline);
+        let mut cancelled = pin!(self.cancelled);
+        let given_up = is_ready(cancelled.as_mut()).await;
+        let result = match time.begin(given_up).and_then(|()| shared.enter()) {
+            Err(error) => Err(error),
+            // Declared before the work is pinned, so that it is dropped first when the caller gives up.
+            Ok((_place, permit)) => {
+                let outcome = {
+                    let (mut work, mut sleep) = (pin!(work), pin!(None));
+                    let poll =
+                        |context: &mut Context<'_>| work.as_mut().poll(context).map(Outcome::Done);
+                    race(poll, cancelled, sleep.as_mut(), time.until()).await
+                };
+                time.settle(permit, outcome)
+            }
         };
-        let result = result.await;
         Attempt::end(shared, began, ending, result)
     }
 
@@ -132,16 +140,21 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
     ) -> Attempt<'a, T, E> {
         let (shared, began) = (self.shared, Instant::now());
         let ending = Ending::of_call(shared, began);
-        let result = async {
-            let mut cancelled = pin!(self.cancelled);
-            let time = Time::of(shared, began, self.deadline);
-            time.check(cancelled.as_mut()).await?;
-            let place = shared.places.try_acquire_owned()?;
-            let permit = shared.admit()?;
-            let work = Blocking::spawn(place, &shared.abandoned, work);
-            time.settle(permit, race(work, cancelled, time.until()).await)
+        let time = Time::of(shared, began, self.deadline);
+        let mut cancelled = pin!(self.cancelled);
+        let given_up = is_ready(cancelled.as_mut()).await;
+        let result = match time.begin(given_up).and_then(|()| shared.enter_owned()) {
+            Err(error) => Err(error),
+            Ok((place, permit)) => {
+                let outcome = {
+                    let mut work = Blocking::spawn(place, &shared.abandoned, work);
+                    let mut sleep = pin!(None);
+                    let poll = |context: &mut Context<'_>| Pin::new(&mut work).poll(context);
+                    race(poll, cancelled, sleep.as_mut(), time.until()).await
+                };
+                time.settle(permit, outcome)
+            }
         };
-        let result = result.await;
         Attempt::end(shared, began, ending, result)
     }
 }
@@ -186,11 +199,8 @@ impl Time {
     }
 
     /// Whether the caller still wants a result.
-    async fn check<E>(
-        &self,
-        cancelled: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<(), CommandError<E>> {
-        if is_ready(cancelled).await {
+    fn begin<E>(&self, given_up: bool) -> Result<(), CommandError<E>> {
+        if given_up {
             Err(CommandError::Cancelled)
         } else if self.deadline.is_some_and(|deadline| deadline <= self.began) {
             Err(CommandError::DeadlineExceeded)
@@ -235,7 +245,8 @@ impl Time {
 struct Attempt<'a, T, E> {
     shared: &'a Shared,
     began: Instant,
-    ended: Instant,
+    /// In nanoseconds of the record.
+    ended: u64,
     /// How long it ran, if it did so to an end that says something.
     ran: Option<Duration>,
     result: Result<T, CommandError<E>>,
@@ -257,8 +268,7 @@ impl<'a, T, E> Attempt<'a, T, E> {
             Err(CommandError::Cancelled) => Event::Cancelled,
             Err(CommandError::DeadlineExceeded) => Event::DeadlineExceeded,
         };
-        let ended = ending.end(event);
-        let took = ended.saturating_duration_since(began);
+        let (ended, took) = ending.end(event);
         Attempt {
             shared,
             began,
@@ -292,13 +302,23 @@ impl<'a, T, E> Attempt<'a, T, E> {
         let result = shared.fall_back(began, cause, fallback).await;
         if self.ran.is_some() {
             let now = Instant::now();
-            shared.note(now, None, Some(now.saturating_duration_since(began)));
+            let took = now.saturating_duration_since(began);
+            shared.note(shared.record.nanos_at(now), None, Some(took));
         }
         result
     }
 }
 
 impl Shared {
+    /// A place, and a permit of the breaker if there is one.
+    fn enter<E>(&self) -> Result<(BulkheadPermit<'_>, Option<Permit<'_>>), CommandError<E>> {
+        Ok((self.places.try_acquire()?, self.admit()?))
+    }
+
+    fn enter_owned<E>(&self) -> Result<(OwnedPlace, Option<Permit<'_>>), CommandError<E>> {
+        Ok((self.places.try_acquire_owned()?, self.admit()?))
+    }
+
     /// A permit of the breaker, if there is one.
     fn admit(&self) -> Result<Option<Permit<'_>>, Rejected> {
         self.breaker
@@ -330,9 +350,9 @@ impl Shared {
     }
 
     /// Takes note of how long a call ran and took in all, if it did.
-    fn note(&self, now: Instant, executed: Option<Duration>, total: Option<Duration>) {
+    fn note(&self, now: u64, executed: Option<Duration>, total: Option<Duration>) {
         if executed.or(total).is_some() {
-            self.record.latency.note(now.into_std(), executed, total);
+            self.record.latency.note(now, executed, total);
         }
     }
 }

@@ -166,10 +166,11 @@ impl Tally {
         })
     }
 
-    pub(super) fn add(&self, event: Event, now: Instant) {
+    /// `nanos` since the instant it was made for.
+    pub(super) fn add(&self, event: Event, nanos: u64) {
         let index = event as usize;
         self.totals[index].fetch_add(1, Ordering::Relaxed);
-        self.recent[index / 4].add_at(now, index % 4);
+        self.recent[index / 4].add_at_nanos(nanos, index % 4);
     }
 
     pub(super) fn totals(&self) -> EventCounts {
@@ -215,7 +216,7 @@ mod tests {
         let tally = Tally::new(start).unwrap();
         for (index, event) in Event::ALL.into_iter().enumerate() {
             assert_eq!(event as usize, index);
-            (0..=index).for_each(|_| tally.add(event, start));
+            (0..=index).for_each(|_| tally.add(event, 0));
         }
         for counts in [tally.totals(), tally.recent(start + Duration::from_secs(9))] {
             for (index, event) in Event::ALL.into_iter().enumerate() {

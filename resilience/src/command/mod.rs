@@ -138,11 +138,12 @@ impl Command {
     /// # Panics
     ///
     /// When it is not polled in a tokio runtime with its timer; and if `work` panics.
-    pub async fn run<T, E>(
+    // These return the call's own future: an async function around it would be copied with it.
+    pub fn run<T, E>(
         &self,
         work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, CommandError<E>> {
-        self.call().run(work).await
+    ) -> impl Future<Output = Result<T, CommandError<E>>> {
+        self.call().run(work)
     }
 
     /// Runs `work`, or else the future that `fallback` makes of the reason why it has no result.
@@ -154,12 +155,12 @@ impl Command {
     /// # Panics
     ///
     /// As [`run`](Self::run), and if the fallback panics.
-    pub async fn run_or<T, E, F, B: Future<Output = Result<T, F>>>(
+    pub fn run_or<T, E, F, B: Future<Output = Result<T, F>>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
         fallback: impl FnOnce(&CommandError<E>) -> B,
-    ) -> Result<T, FallbackError<E, F>> {
-        self.call().run_or(work, fallback).await
+    ) -> impl Future<Output = Result<T, FallbackError<E, F>>> {
+        self.call().run_or(work, fallback)
     }
 
     /// Runs `work` on the blocking pool of the present tokio runtime. If it has not begun when its time
@@ -183,11 +184,11 @@ impl Command {
     /// # Panics
     ///
     /// As [`run`](Self::run).
-    pub async fn run_blocking<T: Send + 'static, E: Send + 'static>(
+    pub fn run_blocking<T: Send + 'static, E: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
-    ) -> Result<T, CommandError<E>> {
-        self.call().run_blocking(work).await
+    ) -> impl Future<Output = Result<T, CommandError<E>>> {
+        self.call().run_blocking(work)
     }
 
     /// [`run_blocking`](Self::run_blocking), or else the future that `fallback` makes of the reason.
@@ -199,17 +200,17 @@ impl Command {
     /// # Panics
     ///
     /// As [`run_or`](Self::run_or).
-    pub async fn run_blocking_or<T, E, F, B>(
+    pub fn run_blocking_or<T, E, F, B>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
         fallback: impl FnOnce(&CommandError<E>) -> B,
-    ) -> Result<T, FallbackError<E, F>>
+    ) -> impl Future<Output = Result<T, FallbackError<E, F>>>
     where
         T: Send + 'static,
         E: Send + 'static,
         B: Future<Output = Result<T, F>>,
     {
-        self.call().run_blocking_or(work, fallback).await
+        self.call().run_blocking_or(work, fallback)
     }
 
     /// Its name.
@@ -321,7 +322,8 @@ struct Shared {
 impl Shared {
     fn stats(&self) -> CommandStats {
         let now = TokioClock.now();
-        let [execution, total] = self.record.latency.summaries(now);
+        let nanos = self.record.nanos_at(now.into());
+        let [execution, total] = self.record.latency.summaries(nanos);
         CommandStats {
             totals: self.record.tally.totals(),
             rolling: self.record.tally.recent(now),

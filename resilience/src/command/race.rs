@@ -1,10 +1,11 @@
 //! Work against its caller and the time: [`race`].
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use tokio::time::{Instant, sleep_until};
+use tokio::task::coop::{Unconstrained, unconstrained};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How work ended.
 #[derive(Debug)]
@@ -16,23 +17,25 @@ pub(super) enum Outcome<T, E> {
     TimeUp,
 }
 
-/// Polls `work` until it is done, `cancelled` is, or it is `until`, in this order at one instant. The
-/// work has been dropped when this returns.
+/// Polls work until it is done, `cancelled` is, or it is `until`, in this order at one instant. `sleep`
+/// is the room for the timer, which is made when the work is first not ready. Whoever calls drops the
+/// work.
 pub(super) async fn race<T, E>(
-    work: impl Future<Output = Outcome<T, E>>,
+    mut work: impl FnMut(&mut Context<'_>) -> Poll<Outcome<T, E>>,
     mut cancelled: Pin<&mut impl Future<Output = ()>>,
+    mut sleep: Pin<&mut Option<Unconstrained<Sleep>>>,
     until: Option<Instant>,
 ) -> Outcome<T, E> {
-    let mut work = pin!(work);
-    // Not held up by tokio's budget: work that always uses it up would never be out of time.
-    let sleep = until.map(|until| tokio::task::unconstrained(sleep_until(until)));
-    let mut sleep = pin!(sleep);
     poll_fn(|context| {
-        if let Poll::Ready(outcome) = work.as_mut().poll(context) {
+        if let Poll::Ready(outcome) = work(context) {
             return Poll::Ready(outcome);
         }
         if cancelled.as_mut().poll(context).is_ready() {
             return Poll::Ready(Outcome::Cancelled);
+        }
+        if let (Some(until), true) = (until, sleep.is_none()) {
+            // Not held up by tokio's budget: work that always uses it up would never be out of time.
+            sleep.set(Some(unconstrained(sleep_until(until))));
         }
         match sleep.as_mut().as_pin_mut() {
             Some(sleep) => sleep.poll(context).map(|()| Outcome::TimeUp),

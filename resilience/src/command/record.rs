@@ -1,7 +1,10 @@
 //! What a command writes down of its calls, and that each is written down once: [`Ending`].
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
+use crate::clock::nanos;
 use crate::contain::Contained;
 
 use super::Shared;
@@ -13,6 +16,8 @@ use super::meters::Meters;
 pub(super) type Hook = dyn Fn(&CommandEvent<'_>) + Send + Sync;
 
 pub(super) struct Record {
+    /// From when on its nanoseconds count.
+    pub(super) start: Instant,
     pub(super) tally: Tally,
     pub(super) latency: Latency,
     pub(super) meters: Meters,
@@ -20,6 +25,12 @@ pub(super) struct Record {
     pub(super) hooks: Contained,
     /// The metrics recorder and the tracing subscriber.
     pub(super) observers: Contained,
+}
+
+impl Record {
+    pub(super) fn nanos_at(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.start))
+    }
 }
 
 /// Something that will end: a call, or its fallback. Dropped before it was said how, it has panicked
@@ -53,17 +64,19 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Writes down `event`, and returns when it happened. How long it took is left to the caller.
-    pub(super) fn end(mut self, event: Event) -> Instant {
+    /// Writes down `event`, and returns when it happened, and how long after the beginning. How long it
+    /// took is left to the caller to note.
+    pub(super) fn end(mut self, event: Event) -> (u64, Duration) {
         self.over = true;
         self.write(event)
     }
 
-    fn write(&self, event: Event) -> Instant {
+    fn write(&self, event: Event) -> (u64, Duration) {
         let now = Instant::now();
         let elapsed = now.saturating_duration_since(self.began);
         let (name, record) = (&*self.shared.name, &self.shared.record);
-        record.tally.add(event, now.into_std());
+        let nanos = record.nanos_at(now);
+        record.tally.add(event, nanos);
         // Contained, as the hook is, since this may run while another panic unwinds.
         record.observers.run(|| {
             record.meters.happened(event, elapsed);
@@ -73,7 +86,7 @@ impl<'a> Ending<'a> {
             }
         });
         let Some(hook) = &record.hook else {
-            return now;
+            return (nanos, elapsed);
         };
         let told = CommandEvent {
             command: name,
@@ -86,7 +99,7 @@ impl<'a> Ending<'a> {
                 tracing::error!(command = name, event = event.name(), "hook panicked");
             });
         }
-        now
+        (nanos, elapsed)
     }
 }
 
@@ -96,11 +109,10 @@ impl Drop for Ending<'_> {
             return;
         }
         if std::thread::panicking() {
-            let now = self.write(self.panicked);
+            let (nanos, took) = self.write(self.panicked);
             if self.panicked.has_run() {
-                let took = now.saturating_duration_since(self.began);
                 let record = &self.shared.record;
-                record.latency.note(now.into_std(), Some(took), None);
+                record.latency.note(nanos, Some(took), None);
             }
         } else if let Some(event) = self.given_up {
             self.write(event);
