@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
@@ -42,7 +43,7 @@ impl Hook {
 /// A function that is called each time.
 pub(crate) struct ReloadHook {
     name: String,
-    call: Box<dyn Fn() -> Running + Send + Sync>,
+    call: Arc<dyn Fn() -> Running + Send + Sync>,
 }
 
 impl ReloadHook {
@@ -52,7 +53,7 @@ impl ReloadHook {
     {
         ReloadHook {
             name,
-            call: Box::new(move || Box::pin(call())),
+            call: Arc::new(move || Box::pin(call())),
         }
     }
 
@@ -60,9 +61,17 @@ impl ReloadHook {
         &self.name
     }
 
+    /// Calls it as a task of its own, so that one that blocks holds up nobody. Dropped, it is dropped at
+    /// its next await.
     pub(crate) async fn call(&self) -> Exit {
+        let call = self.call.clone();
+        let mut task = JoinSet::new();
         // Called inside, so that a panic before the first await is caught as well.
-        exit_of(async { (self.call)().await }).await
+        task.spawn(exit_of(async move { call().await }));
+        match task.join_next().await {
+            Some(Ok(exit)) => exit,
+            _ => Exit::Cancelled,
+        }
     }
 }
 
@@ -101,6 +110,13 @@ pub(crate) async fn exit_of(run: impl Future<Output = Result<(), Error>>) -> Exi
             discard(payload);
             exit
         }
+    }
+}
+
+/// Drops what users have handed in and nobody needs any more. If that panics, it is let be.
+pub(crate) fn let_go(value: impl Sized) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        discard(payload);
     }
 }
 

@@ -14,7 +14,8 @@ use crate::{Error, Service, ServiceContext};
 /// A service of two async functions: `start` gives what `stop` gets when it is the service's turn.
 ///
 /// It is ready when `start` has returned. When `start` fails, `stop` is not called; else it is called
-/// once.
+/// once. When the group stops while `start` runs, it is dropped at its next `.await`, as what has not
+/// started; what must not end there belongs in a task.
 ///
 /// ```
 /// use wheelhouse_servicegroup::{ServiceGroup, start_stop};
@@ -39,7 +40,11 @@ where
     B: Future<Output = Result<(), Error>> + Send + 'static,
 {
     async move |ctx: ServiceContext| {
-        let started = start().await?;
+        let started = tokio::select! {
+            biased;
+            started = start() => started?,
+            () = ctx.stopping() => return Ok(()),
+        };
         ctx.ready();
         ctx.stopping().await;
         stop(started).await

@@ -27,7 +27,8 @@ mod unix {
     use nix::unistd::Pid;
     use wheelhouse_servicegroup::consume::{Consume, Queue};
     use wheelhouse_servicegroup::{
-        Blocking, Error, Member, OsSignals, Preset, ServiceContext, ServiceGroup, Starter, Stopper,
+        Blocking, Error, Member, OsSignals, Policy, Preset, Restart, ServiceContext, ServiceGroup,
+        Starter, Stopper,
     };
 
     const PART: &str = "WHEELHOUSE_PART";
@@ -47,6 +48,10 @@ mod unix {
             ("a_full_pipe_does_not_hold_the_process", full_pipe),
             ("the_lines_tell_the_order", lines),
             ("hangup_reloads_if_there_is_something_to_reload", hangup),
+            ("a_storm_of_hangups_reloads_and_ends", storm),
+            ("a_signal_during_the_start_ends_it", during_start),
+            ("a_signal_in_the_pause_before_a_restart_ends_it", in_a_pause),
+            ("a_signal_to_a_frozen_runtime_is_heard", frozen),
             ("other_signals_may_stop", other_signals),
             ("the_ledger_of_a_queue_holds_under_sigterm", ledger),
         ]
@@ -104,7 +109,7 @@ mod unix {
             .preset(Preset::Systemd)
             .total(Duration::from_millis(700));
         let mut group = match part {
-            "hangup" => builder.on_reload("config", || {
+            "hangup" | "storm" => builder.on_reload("config", || {
                 println!("reloaded");
                 std::future::ready(Ok(()))
             }),
@@ -146,6 +151,46 @@ mod unix {
                             }
                         });
                     }
+                    loop {
+                        std::thread::park();
+                    }
+                }),
+            ),
+            "starting" => add(
+                &mut group,
+                Member::new("slow", async |ctx: ServiceContext| {
+                    println!("starting");
+                    ctx.stopping().await;
+                    Ok(())
+                }),
+            ),
+            "pausing" => {
+                let pause = Restart::default().min_pause(Duration::from_secs(30));
+                let fails = || async |_: ServiceContext| Err("it broke".into());
+                add(
+                    &mut group,
+                    Member::restartable("mq", fails)
+                        .ready_when_started()
+                        .on_error(Policy::Restart(pause)),
+                );
+            }
+            "frozen" => add(
+                &mut group,
+                Member::new("stuck", async |ctx: ServiceContext| {
+                    ctx.ready();
+                    while !ctx.group().is_ready() {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    // Once the other service has said so.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    for _ in 0..64 {
+                        tokio::spawn(async {
+                            loop {
+                                std::thread::park();
+                            }
+                        });
+                    }
+                    println!("frozen");
                     loop {
                         std::thread::park();
                     }
@@ -461,6 +506,58 @@ mod unix {
         let mut player = Player::ready("obedient");
         player.signal(Signal::SIGHUP);
         assert_eq!(player.end().0.signal(), Some(Signal::SIGHUP as i32));
+    }
+
+    /// As many hangups as come while one reload runs are one more, and none is forgotten.
+    fn storm() {
+        let mut player = Player::ready("storm");
+        for _ in 0..5000 {
+            player.signal(Signal::SIGHUP);
+        }
+        player.expect("reloaded");
+        player.signal(Signal::SIGTERM);
+        let (status, took) = player.end();
+        assert_eq!(status.code(), Some(0));
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    fn during_start() {
+        let mut player = Player::start("starting");
+        player.expect("starting");
+        player.signal(Signal::SIGTERM);
+        let (status, took) = player.end();
+        let lines = player.stderr();
+        assert_eq!(status.code(), Some(0), "{lines:?}");
+        assert!(took < Duration::from_millis(600), "{took:?}");
+        let api = lines.iter().any(|it| it.contains("service=api"));
+        assert!(!api, "never started: {lines:?}");
+    }
+
+    fn in_a_pause() {
+        let mut player = Player::ready("pausing");
+        while !player.child_says("service=mq state=restarting") {}
+        player.signal(Signal::SIGTERM);
+        let (status, took) = player.end();
+        let last = player.stderr().pop().expect("a report");
+        // It was down when it was asked to stop, and the exit code says so.
+        assert_eq!(status.code(), Some(1), "{last}");
+        assert!(
+            last.contains("reason=sigterm failed=mq abandoned=-"),
+            "{last}"
+        );
+        assert!(took < Duration::from_millis(600), "{took:?}");
+    }
+
+    fn frozen() {
+        let mut player = Player::ready("frozen");
+        player.expect("frozen");
+        player.signal(Signal::SIGTERM);
+        let (status, took) = player.end();
+        assert_eq!(status.code(), Some(75));
+        assert_about(took, 700);
+        let last = player.stderr().pop().expect("a report");
+        assert!(last.contains("reason=sigterm"), "{last}");
+        assert!(last.contains("abandoned=db,stuck,api"), "{last}");
     }
 
     fn other_signals() {

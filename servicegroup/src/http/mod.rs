@@ -16,6 +16,7 @@ mod io;
 mod socket;
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ const BACKLOG: usize = 4096;
 
 /// How long to wait when the system has no file descriptors left.
 const EXHAUSTED: Duration = Duration::from_millis(20);
+
+/// How often to try again at a stop.
+const TRIES: u32 = 50;
 
 /// A service that serves a `Router` over HTTP/1 and HTTP/2, WebSockets and server-sent events
 /// included.
@@ -124,7 +128,12 @@ impl HttpServer {
 
 impl Service for HttpServer {
     async fn run(self, ctx: ServiceContext) -> Result<(), Error> {
-        let listener = HttpServer::listen(self.source).await?;
+        let listener = tokio::select! {
+            biased;
+            listener = HttpServer::listen(self.source) => listener?,
+            // A name may take its time to be resolved.
+            () = ctx.stopping() => return Ok(()),
+        };
         if let Some(hook) = self.on_bound {
             hook(listener.local_addr()?);
         }
@@ -132,21 +141,13 @@ impl Service for HttpServer {
         ctx.ready();
         accept(&listener, &connections, &ctx).await;
 
-        // Off the reactor, so that the system itself says when nobody is left.
-        let listener = listener.into_std()?;
-        for _ in 0..BACKLOG {
-            let Ok((stream, _)) = listener.accept() else {
-                break;
-            };
-            stream.set_nonblocking(true)?;
-            connections.serve(TcpStream::from_std(stream)?);
-        }
-        drop(listener);
+        let cut_at = cut_at(&ctx);
+        accept_backlog(listener, &connections, cut_at).await?;
 
         tokio::select! {
             biased;
             () = connections.all_closed() => {}
-            () = sleep_until(cut_at(&ctx)) => {
+            () = sleep_until(cut_at) => {
                 ctx.cut(connections.cut());
                 // Tasks that hold an upgraded connection see it at their next read or write.
                 tokio::select! {
@@ -174,11 +175,42 @@ async fn accept(listener: &TcpListener, connections: &Connections, ctx: &Service
     }
 }
 
+/// Accepts what waits in the socket's backlog, and closes the socket.
+async fn accept_backlog(
+    listener: TcpListener,
+    connections: &Connections,
+    until: Instant,
+) -> Result<(), Error> {
+    // Off the reactor, so that the system itself says when nobody is left.
+    let listener = listener.into_std()?;
+    let mut tries = TRIES;
+    for _ in 0..BACKLOG {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(true)?;
+                connections.serve(TcpStream::from_std(stream)?);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if is_of_one_connection(&error) => {}
+            // Connections that are idle make room for those that wait. If they are another service's, they
+            // do not, and whether anybody waits is not to be known.
+            Err(_) if tries > 0 && Instant::now() < until => {
+                tries -= 1;
+                sleep(EXHAUSTED).await;
+            }
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
 fn is_of_one_connection(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
         error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset
+        ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::Interrupted
     )
 }
 

@@ -35,7 +35,7 @@ use crate::report::{Exit, Reason, Report};
 use crate::service::Member;
 use crate::shared::Shared;
 use crate::signals::{Listening, SignalSink, SignalSource};
-use crate::{ServiceContext, meters, trace, watchdog};
+use crate::{ServiceContext, hooks, meters, trace, watchdog};
 
 /// What the runtime's timers may be late by without anybody having missed a deadline.
 const GRAIN: Duration = Duration::from_millis(2);
@@ -297,7 +297,19 @@ impl Drop for Run {
                     self.shared().board.end(service, Exit::Cancelled, false);
                 }
             }
+            // Those that were not started, whose destructors are code of others.
+            hooks::let_go(seat.member.lock().take());
         }
+        let Settings {
+            wrap_up,
+            after_stop,
+            reload,
+            ..
+        } = &mut self.settings;
+        wrap_up.drain(..).for_each(hooks::let_go);
+        after_stop.drain(..).for_each(hooks::let_go);
+        reload.drain(..).for_each(hooks::let_go);
+        hooks::let_go(self.source.get_mut().take());
     }
 }
 

@@ -308,6 +308,87 @@ async fn a_stop_during_the_start_stops_what_has_begun() -> Result<(), BuildError
     Ok(())
 }
 
+/// A start that hangs is no service that hangs: it is given up, and what is below it is stopped.
+#[tokio::test(start_paused = true)]
+async fn a_stop_gives_up_a_start_that_hangs() -> Result<(), BuildError> {
+    let log = Log::default();
+    let mut group = builder().build()?;
+    group.add("db", log.service("db", ms(1)))?;
+    let stopped = log.clone();
+    group.add(
+        "cache",
+        start_stop(std::future::pending::<Result<(), Error>>, async move |()| {
+            stopped.add("cache stopped");
+            Ok(())
+        }),
+    )?;
+    let handle = group.handle();
+    let (report, ()) = tokio::join!(group.run(), async {
+        tokio::time::sleep(ms(50)).await;
+        handle.stop();
+    });
+    assert_eq!(log.lines(), ["db up", "db down"]);
+    assert_eq!(report.outcome(), Outcome::Stopped, "{report}");
+    Ok(())
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("in a destructor");
+    }
+}
+
+/// In a service that is told to stop, in what it leaves, in what was never started, in what a panic
+/// carries, in hooks that are not called: nowhere does a panic keep the others from their end.
+#[tokio::test(start_paused = true)]
+async fn panics_in_a_stop_end_nothing_else() -> Result<(), BuildError> {
+    let log = Log::default();
+    let bomb = Bomb;
+    let mut group = builder()
+        .on_reload("never", move || {
+            let _held = &bomb;
+            std::future::ready(Ok(()))
+        })
+        .on_wrap_up("flush", async || std::panic::panic_any(Bomb))
+        .build()?;
+    group.add("db", log.service("db", ms(1)))?;
+    group.add("stuck", async |ctx: ServiceContext| {
+        let _left = Bomb;
+        ctx.ready();
+        std::future::pending().await
+    })?;
+    group.add("stops", async |ctx: ServiceContext| {
+        ctx.ready();
+        ctx.stopping().await;
+        panic!("in the stop")
+    })?;
+    group.add("carries", async |ctx: ServiceContext| {
+        ctx.ready();
+        ctx.stopping().await;
+        std::panic::panic_any(Bomb)
+    })?;
+    group.add("fails", async |_: ServiceContext| {
+        tokio::time::sleep(ms(10)).await;
+        Err(broken())
+    })?;
+    let bomb = Bomb;
+    group.add("never", async move |_: ServiceContext| {
+        let _held = bomb;
+        Ok(())
+    })?;
+    let report = group.run().await;
+    assert_eq!(log.lines(), ["db up", "db down"]);
+    let names: Vec<_> = report.failed().into_iter().map(|it| it.0).collect();
+    assert_eq!(names, ["stops", "carries", "fails", "hook:flush"]);
+    assert_eq!(report.abandoned(), ["stuck"]);
+    assert_eq!(report.service("never").unwrap().state, None);
+    assert_eq!(report.exit_code(), 75);
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn s51_two_failures_in_the_stop_are_both_reported() -> Result<(), BuildError> {
     let mut group = builder().build()?;

@@ -9,7 +9,7 @@ use wheelhouse_servicegroup::{
     BuildError, Member, Outcome, Reason, ServiceContext, ServiceGroup, State,
 };
 
-use crate::support::{Log, builder, ms, obedient, ready, run_and_stop};
+use crate::support::{Log, builder, ms, ready, run_and_stop};
 
 #[tokio::test(start_paused = true)]
 async fn s22_levels_stop_in_reverse() -> Result<(), BuildError> {
@@ -259,22 +259,5 @@ async fn a_level_waits_for_readiness() -> Result<(), BuildError> {
     let report = run_and_stop(group).await;
     assert_eq!(log.lines(), ["slow is ready", "next up", "next down"]);
     assert_eq!(report.service("slow").unwrap().ready_after, Some(ms(700)));
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn ten_thousand_levels_stop_in_order() -> Result<(), BuildError> {
-    let mut group = builder().total(ms(100_000)).build()?;
-    for number in 0..10_000 {
-        group.add(number.to_string(), obedient)?;
-    }
-    let report = run_and_stop(group).await;
-    assert_eq!(report.exit_code(), 0);
-    assert!(
-        report
-            .services()
-            .iter()
-            .all(|it| it.state == Some(State::Exited))
-    );
     Ok(())
 }

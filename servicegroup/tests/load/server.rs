@@ -16,6 +16,7 @@ use axum::response::sse::Event;
 use axum::routing::get;
 use command_fds::{CommandFdExt as _, FdMapping};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tonic::{Request, Response, Status};
@@ -38,9 +39,20 @@ const AS_SERVER: &str = "WHEELHOUSE_AS_SERVER";
 pub(crate) struct Shape {
     pub(crate) drain: Duration,
     pub(crate) total: Duration,
-    /// Whether one of its services never ends.
-    pub(crate) stuck: bool,
+    pub(crate) kind: Kind,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sound,
+    /// One of its services never ends.
+    Stuck,
+    /// It has few file descriptors.
+    Poor,
+}
+
+/// How many file descriptors a poor server has.
+pub(crate) const FEW: u64 = 64;
 
 // --- Inside -----------------------------------------------------------------
 
@@ -55,6 +67,10 @@ pub(crate) fn serve_if_asked() {
         Duration::from_millis(number.expect("a number"))
     };
     let (drain, total) = (millis(), millis());
+    let kind = words.next();
+    if kind == Some("Poor") {
+        setrlimit(Resource::RLIMIT_NOFILE, FEW, FEW).expect("fewer than there were");
+    }
     let mut group = ServiceGroup::builder()
         .preset(Preset::Systemd)
         .drain(drain)
@@ -72,7 +88,7 @@ pub(crate) fn serve_if_asked() {
     let health = HealthServer::new(Slow(begun.clone()));
     let rpc = HttpServer::grpc_from_listener(grpc, tonic::service::Routes::new(health));
     add(Member::new("rpc", rpc));
-    if words.next() == Some("stuck") {
+    if kind == Some("Stuck") {
         let stuck = async |ctx: ServiceContext| {
             ctx.ready();
             std::future::pending().await
@@ -210,9 +226,9 @@ impl Server {
     fn spawn(shape: Shape, sockets: Option<&Sockets>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("it runs"));
         let (drain, total) = (shape.drain.as_millis(), shape.total.as_millis());
-        let word = if shape.stuck { "stuck" } else { "sound" };
+        let kind = format!("{:?}", shape.kind);
         command
-            .env(AS_SERVER, format!("{drain} {total} {word}"))
+            .env(AS_SERVER, format!("{drain} {total} {kind}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

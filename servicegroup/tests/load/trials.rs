@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::clients::{self, Protocol};
-use crate::server::{self, End, Server, Shape, Sockets};
+use crate::server::{self, End, Kind, Server, Shape, Sockets};
 use crate::wire;
 
 /// What may pass between a deadline and the end of the process.
@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_millis(200);
 pub(crate) fn main() -> std::process::ExitCode {
     server::serve_if_asked();
     type Case = (&'static str, fn());
-    let trials: [Case; 11] = [
+    let trials: [Case; 13] = [
         ("sigterm_loses_no_accepted_request_over_http1", || {
             block_on(sigterm_loses_nothing(Protocol::Http1));
         }),
@@ -51,6 +51,12 @@ pub(crate) fn main() -> std::process::ExitCode {
         ("http2_says_goaway", || block_on(wire::goaway())),
         ("half_closed_and_slow_clients_hold_up_nothing", || {
             block_on(wire::awkward());
+        }),
+        ("ten_thousand_idle_connections_close_at_once", || {
+            block_on(wire::crowd());
+        }),
+        ("the_backlog_is_served_when_descriptors_are_few", || {
+            block_on(wire::poor());
         }),
     ];
     let trials = trials.map(|(name, test)| {
@@ -84,7 +90,7 @@ fn shape(drain: u64, total: u64) -> Shape {
     Shape {
         drain: ms(drain),
         total: ms(total),
-        stuck: false,
+        kind: Kind::Sound,
     }
 }
 
@@ -181,7 +187,7 @@ async fn restarts_fail_nothing() {
 /// The bound is one of real time. A machine that is busy otherwise may break it once, and not thrice.
 async fn stuck() {
     let shape = Shape {
-        stuck: true,
+        kind: Kind::Stuck,
         ..shape(0, 700)
     };
     let mut tried = Vec::new();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -10,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::server::{Server, Shape, WORK};
+use crate::server::{FEW, Kind, Server, Shape, WORK};
 use crate::trials::{assert_within, end};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -29,7 +30,7 @@ fn shape(total: u64) -> Shape {
     Shape {
         drain: Duration::ZERO,
         total: Duration::from_millis(total),
-        stuck: false,
+        kind: Kind::Sound,
     }
 }
 
@@ -204,6 +205,60 @@ pub(crate) async fn awkward() {
     let end = end(server).await;
     assert_within(signalled, UNANSWERED);
     assert_eq!(end.status.code(), Some(0), "{}", end.stderr);
+}
+
+/// As many idle connections as the system lets two processes have, at most ten thousand.
+pub(crate) async fn crowd() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("what is allowed");
+    // The other tests have some as well.
+    let many = most.saturating_sub(1500).clamp(500, 10_000);
+    let mut server = Server::start(shape(60_000));
+    let mut all = Vec::new();
+    for number in 0..many {
+        all.push(match number % 10 {
+            0 => ask(server.http, "/", "").await,
+            _ => connect(server.http).await,
+        });
+    }
+    for kept in all.iter_mut().step_by(10) {
+        until_contains(kept, "done").await;
+    }
+    server.signal(Signal::SIGTERM);
+    let signalled = server.signalled;
+    for mut stream in all {
+        assert_eq!(rest(&mut stream).await, "");
+    }
+    let end = end(server).await;
+    assert_within(signalled, UNANSWERED);
+    assert_eq!(end.status.code(), Some(0), "{}", end.stderr);
+    assert!(!end.stderr.contains(" cut="), "{}", end.stderr);
+}
+
+/// Idle connections have all descriptors. At the stop they make room for those that wait.
+pub(crate) async fn poor() {
+    let mut server = Server::start(Shape {
+        kind: Kind::Poor,
+        ..shape(60_000)
+    });
+    let mut idle = Vec::new();
+    for _ in 0..FEW {
+        idle.push(connect(server.http).await);
+    }
+    let mut waiting = Vec::new();
+    // As many as a backlog holds for sure.
+    for _ in 0..FEW {
+        waiting.push(ask(server.http, "/", "").await);
+    }
+    sleep(2 * WORK).await;
+    server.signal(Signal::SIGTERM);
+    for mut stream in waiting {
+        let answer = rest(&mut stream).await;
+        assert!(answer.ends_with("done"), "{answer}");
+    }
+    let end = end(server).await;
+    assert_eq!(end.status.code(), Some(0), "{}", end.stderr);
+    assert_eq!(end.begun, Some(FEW));
 }
 
 /// A client that knows as little of HTTP/2 as a server lets it.
