@@ -14,9 +14,9 @@
 //! | `HalfOpen` | the probe that decides, a lease or the half-open time that ends, under the lock |
 //! | the others | their user, under the lock |
 //!
-//! Watched is a breaker with a rate that is exceeded but for the minimum volume: a failure that finds
-//! that sets the bit, and each success then looks whether it makes up the volume; one that finds the
-//! rate below its limit clears it. Both without the lock, in the same generation. Other successes do
+//! Watched is a breaker with a rate that is exceeded but for the minimum volume, or with an eager rate
+//! that has a mark in its window: a failure that finds that sets the bit, and each success then looks; one that finds that it is no longer so
+//! clears it. Both without the lock, in the same generation. Other successes do
 //! not look: their word has no such bit.
 
 use super::State;

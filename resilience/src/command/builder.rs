@@ -9,14 +9,13 @@ use wheelhouse_wheel::{Clock, TokioClock};
 use crate::bulkhead::MAX_PERMITS;
 use crate::contain::Contained;
 use crate::text;
-use crate::{Breaker, BuildError, Bulkhead, Closing, Trip};
+use crate::{Breaker, BuildError, Bulkhead, Closing, ErrorRate};
 
-use super::event::{CommandEvent, Tally};
+use super::event::{CommandEvent, Tally, WINDOW, WINDOW_BUCKETS};
 use super::latency::Latency;
 use super::meters::Meters;
 use super::progress::Abandoned;
 use super::record::{Hook, Record};
-use super::trip::ErrorPercent;
 use super::{Command, Settings, Shared};
 
 /// The choices of a [`Command`]. `None` switches off the part that it is given for.
@@ -219,15 +218,20 @@ impl CommandBuilder {
 const OPTIONS: &str = "timeout, max_concurrent, fallback_max_concurrent, volume, error_percent and \
     sleep_window";
 
-/// hystrix-go's: opens at the rate, not above it; after the sleep window one probe at a time, and one
-/// success closes.
+/// hystrix-go's: opens at the rate, not above it, and looks after every call and not only after errors:
+/// a success can be the call that makes the volume, and one that leaves the window raises the rate.
+/// After the sleep window one probe at a time, and one success closes.
 fn breaker(name: &str, settings: &Settings, percent: f64) -> Result<Breaker, BuildError> {
     if !(percent > 0.0 && percent <= 100.0) {
         let value = percent.to_string();
         return Err(BuildError::new("error_percent", value, "above 0 to 100"));
     }
-    let volume = settings.volume;
-    let errors = Trip::policy_with(move || ErrorPercent::new(percent, volume));
+    // A hair less: a hundredth has no exact binary form, and at seven of a hundred 7 % is to trip.
+    let share = percent / 100.0 * (1.0 - 4.0 * f64::EPSILON);
+    let errors = ErrorRate::at_least(share)
+        .within(WINDOW, WINDOW_BUCKETS)
+        .minimum(settings.volume)
+        .eager();
     Breaker::builder()
         .name(name)
         .clock(TokioClock)

@@ -56,12 +56,11 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
     /// # Errors
     ///
     /// [`CommandError`] says why there is no result.
-    pub async fn run<T, E>(
+    pub fn run<T, E>(
         self,
         work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, CommandError<E>> {
-        let attempt = self.attempt(work).await;
-        attempt.returned()
+    ) -> impl Future<Output = Result<T, CommandError<E>>> {
+        self.attempt(work, Attempt::returned)
     }
 
     /// [`Command::run_or`] on these conditions.
@@ -74,7 +73,7 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
         work: impl Future<Output = Result<T, E>>,
         fallback: impl FnOnce(&CommandError<E>) -> B,
     ) -> Result<T, FallbackError<E, F>> {
-        let attempt = self.attempt(work).await;
+        let attempt = self.attempt(work, |attempt| attempt).await;
         attempt.or(fallback).await
     }
 
@@ -83,12 +82,11 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
     /// # Errors
     ///
     /// [`CommandError`] says why there is no result.
-    pub async fn run_blocking<T: Send + 'static, E: Send + 'static>(
+    pub fn run_blocking<T: Send + 'static, E: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
-    ) -> Result<T, CommandError<E>> {
-        let attempt = self.attempt_blocking(work).await;
-        attempt.returned()
+    ) -> impl Future<Output = Result<T, CommandError<E>>> {
+        self.attempt_blocking(work, Attempt::returned)
     }
 
     /// [`Command::run_blocking_or`] on these conditions.
@@ -106,13 +104,17 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
         E: Send + 'static,
         B: Future<Output = Result<T, F>>,
     {
-        let attempt = self.attempt_blocking(work).await;
+        let attempt = self.attempt_blocking(work, |attempt| attempt).await;
         attempt.or(fallback).await
     }
 
     // Each of the two is one future with nothing nested in it: a future that awaits another is copied
     // with it, and what has a timer is large. Work that is ready at once makes no timer.
-    async fn attempt<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Attempt<'a, T, E> {
+    async fn attempt<T, E, R>(
+        self,
+        work: impl Future<Output = Result<T, E>>,
+        finish: impl FnOnce(Attempt<'a, T, E>) -> R,
+    ) -> R {
         let (shared, began) = (self.shared, Instant::now());
         let ending = Ending::of_call(shared, began);
         let time = Time::of(shared, began, self.deadline);
@@ -131,13 +133,14 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
                 time.settle(permit, outcome)
             }
         };
-        Attempt::end(shared, began, ending, result)
+        finish(Attempt::end(shared, began, ending, result))
     }
 
-    async fn attempt_blocking<T: Send + 'static, E: Send + 'static>(
+    async fn attempt_blocking<T: Send + 'static, E: Send + 'static, R>(
         self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
-    ) -> Attempt<'a, T, E> {
+        finish: impl FnOnce(Attempt<'a, T, E>) -> R,
+    ) -> R {
         let (shared, began) = (self.shared, Instant::now());
         let ending = Ending::of_call(shared, began);
         let time = Time::of(shared, began, self.deadline);
@@ -155,7 +158,7 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
                 time.settle(permit, outcome)
             }
         };
-        Attempt::end(shared, began, ending, result)
+        finish(Attempt::end(shared, began, ending, result))
     }
 }
 

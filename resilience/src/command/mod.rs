@@ -57,7 +57,6 @@ mod progress;
 mod race;
 mod record;
 mod snapshot;
-mod trip;
 
 use std::fmt;
 use std::future::{Pending, pending};

@@ -648,3 +648,45 @@ fn r17_durations_from_text_have_a_unit() {
         "permits"
     );
 }
+
+/// 7 / 100 is not 7 hundredths in binary.
+#[tokio::test(start_paused = true)]
+async fn each_whole_percentage_is_met_exactly() {
+    for percent in 1..=100 {
+        let command = Command::builder("exact")
+            .volume(100)
+            .error_percent(f64::from(percent))
+            .build()
+            .unwrap();
+        let state = || command.breaker().unwrap().state();
+        for call in 0..100 {
+            assert_eq!(state(), State::Closed, "{percent} % after {call} calls");
+            let result = if call < 100 - percent {
+                Ok(())
+            } else {
+                Err(())
+            };
+            let _ = command.run(async move { result }).await;
+        }
+        assert_eq!(state(), State::Open, "{percent} %");
+    }
+}
+
+/// Successes that leave the window raise the rate: the next success trips, without an error.
+#[tokio::test(start_paused = true)]
+async fn a_success_trips_when_others_have_left_the_window() {
+    let command = Command::builder("leaving").volume(20).build().unwrap();
+    let call = |good: bool| command.run(async move { if good { Ok(()) } else { Err(()) } });
+    for _ in 0..30 {
+        let _ = call(true).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for _ in 0..20 {
+        let _ = call(false).await;
+    }
+    let state = || command.breaker().unwrap().state();
+    assert_eq!(state(), State::Closed);
+    tokio::time::sleep(Duration::from_millis(5500)).await;
+    assert_eq!(call(true).await, Ok(()));
+    assert_eq!(state(), State::Open);
+}

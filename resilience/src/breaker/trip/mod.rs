@@ -172,6 +172,9 @@ pub(crate) struct Rate {
     pub(crate) inclusive: bool,
     pub(crate) window: Window,
     pub(crate) minimum: u64,
+    /// Whether successes look too as long as there is a mark in the window: one that leaves it raises
+    /// the rate.
+    pub(crate) eager: bool,
 }
 
 macro_rules! rate {
@@ -203,6 +206,7 @@ macro_rules! rate {
                         inclusive,
                         window,
                         minimum: 200,
+                        eager: false,
                     },
                 }
             }
@@ -246,6 +250,15 @@ macro_rules! rate {
 
 rate!(ErrorRate, false);
 rate!(SlowRate, true);
+
+impl ErrorRate {
+    /// Looks at successes too while there is a failure in the window.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn eager(mut self) -> Self {
+        self.rate.eager = true;
+        self
+    }
+}
 
 impl Rate {
     pub(crate) fn check(&self) -> Result<(), BuildError> {

@@ -11,7 +11,8 @@
 //!   every stripe looks at its first mark.
 //!
 //! - I3: a look that finds a rate exceeded but for the minimum volume says so, and the breaker is
-//!   watched then (see word.rs): each success looks too.
+//!   watched then (see word.rs): each success looks too. So does one that finds any mark, if the rate
+//!   is eager: a success that leaves the window raises the rate.
 //!
 //! From these: on one thread a rate trips at the very call at which it is exceeded, and with several at
 //! one that ends while that call does, or, if that is a success, at the next.
@@ -44,6 +45,8 @@ pub(crate) struct Limit {
     inclusive: bool,
     /// Whether a call takes the place of another in the window.
     takes_place: bool,
+    /// Whether any mark in the window makes successes look.
+    eager: bool,
 }
 
 /// What a lane has counted with the outcome at hand, by which no other thread of the lane is told the
@@ -62,7 +65,7 @@ pub(crate) struct Marks {
 pub(crate) enum Finding {
     /// Nothing.
     Fine,
-    /// A rate is exceeded but for the minimum volume.
+    /// A rate is exceeded but for the minimum volume, or has a mark and is eager: successes are to look.
     Short,
     /// A policy trips: its name.
     Exceeded(&'static str),
@@ -142,6 +145,8 @@ impl Rates {
                     true => return Finding::Exceeded(limit.name()),
                     false => found = Finding::Short,
                 }
+            } else if limit.eager && marks > 0 {
+                found = Finding::Short;
             }
             needed = needed.min(limit.needed(marks, requests));
         }
@@ -166,6 +171,7 @@ impl Limit {
             slow: rate.slow,
             inclusive: rate.inclusive,
             takes_place,
+            eager: rate.eager,
         }
     }
 
