@@ -16,6 +16,7 @@ use crate::budget::Budget;
 use crate::driver::Sleep;
 use crate::event::{Callback, Listener};
 use crate::inner::{Cell, Inner, Options, Tuning};
+use crate::refresh::{Refresh, Reload};
 use crate::shard::{Columns, NEVER, Policy, Shard};
 use crate::time::{Time, micros};
 use crate::{BuildError, Cache, Event};
@@ -45,6 +46,9 @@ pub struct Builder<K, V, S = RandomState> {
     clock: Option<Arc<dyn Clock>>,
     listener: Option<Callback<K, V>>,
     reclaim: Reclaim,
+    refresh: Option<(Duration, Refresh)>,
+    stale_on_error: Option<Duration>,
+    negative_ttl: Option<Duration>,
     name: String,
     hasher: S,
     entries: PhantomData<fn(K, V)>,
@@ -75,6 +79,9 @@ impl<K, V> Builder<K, V> {
             clock: None,
             listener: None,
             reclaim: Reclaim::default(),
+            refresh: None,
+            stale_on_error: None,
+            negative_ttl: None,
             name: "cache".to_owned(),
             hasher: RandomState::default(),
             entries: PhantomData,
@@ -168,6 +175,55 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
+    /// Has values loaded anew in the background once they are older than `age`, their soft time to
+    /// live, while callers go on to get the old one until its deadline: stale-while-revalidate, or,
+    /// with an age close to the time to live, refresh-ahead. Only
+    /// [`take_refreshing`](Cache::take_refreshing) and its likes do so, one load of a key at a time.
+    ///
+    /// `age` is more than zero and less than the time to live, which has to be set. A value with a
+    /// lifetime of its own is loaded anew as long before its end. `spawn` gets each [`Reload`] on the
+    /// thread of the caller who found the value old, outside every lock, and is to return at once; it
+    /// may drop it, and the next caller tries again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_cache::Cache;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rates = Cache::builder()
+    ///     .capacity(1_000)
+    ///     .time_to_live(Duration::from_secs(600))
+    ///     .refresh_after(Duration::from_secs(60), |reload| {
+    ///         std::thread::spawn(|| reload.run());
+    ///     })
+    ///     .build()?;
+    /// assert_eq!(rates.take_refreshing("EUR", |_| 1.08)?, 1.08);
+    /// # Ok(()) }
+    /// ```
+    pub fn refresh_after(
+        mut self,
+        age: Duration,
+        spawn: impl Fn(Reload) + Send + Sync + 'static,
+    ) -> Self {
+        self.refresh = Some((age, Refresh::new(spawn)));
+        self
+    }
+
+    /// Lets a value live `longer` past its deadline, once, when it could not be loaded anew in the
+    /// background: zero and none by default. It wants [`refresh_after`](Self::refresh_after).
+    pub fn stale_on_error(mut self, longer: Duration) -> Self {
+        self.stale_on_error = Some(longer);
+        self
+    }
+
+    /// Remembers for `lifetime`, more than zero, that a load failed: who asks for the key meanwhile
+    /// gets the same error, unless the key is set, removed or cleared. By default nothing is
+    /// remembered. A shard remembers 1 024 failures at most, and forgets any of them for the next.
+    pub fn negative_ttl(mut self, lifetime: Duration) -> Self {
+        self.negative_ttl = Some(lifetime);
+        self
+    }
+
     /// The name in statistics.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -188,6 +244,9 @@ impl<K, V, S> Builder<K, V, S> {
             clock: self.clock,
             listener: self.listener,
             reclaim: self.reclaim,
+            refresh: self.refresh,
+            stale_on_error: self.stale_on_error,
+            negative_ttl: self.negative_ttl,
             name: self.name,
             hasher,
             entries: PhantomData,
@@ -217,10 +276,25 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
         for (argument, lifetime) in [
             ("time_to_live", self.time_to_live),
             ("time_to_idle", self.time_to_idle),
+            ("negative_ttl", self.negative_ttl),
         ] {
             if lifetime == Some(Duration::ZERO) {
                 return refuse(argument, &"0 s", "allowed is more than zero");
             }
+        }
+        if let Some((age, _)) = &self.refresh {
+            let within = self.time_to_live.is_some_and(|life| *age < life);
+            if age.is_zero() || !within {
+                let age = format!("{age:?}");
+                return refuse(
+                    "refresh_after",
+                    &age,
+                    "allowed is more than zero and less than time_to_live",
+                );
+            }
+        } else if let Some(longer) = self.stale_on_error {
+            let longer = format!("{longer:?}");
+            return refuse("stale_on_error", &longer, "it wants refresh_after");
         }
         if !(0.0..=1.0).contains(&self.jitter) {
             return refuse("jitter", &self.jitter, "allowed are 0 to 1");
@@ -265,6 +339,10 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
             CachePadded::new(Mutex::new(Cell::new(shard, seed.wrapping_add(number))))
         });
         let span = |lifetime: Option<Duration>| lifetime.map_or(NEVER, micros);
+        let life = self.time_to_live.unwrap_or_default();
+        let refresh = self
+            .refresh
+            .map(|(age, refresh)| refresh.within(micros(life.saturating_sub(age)).max(1)));
         let inner = Inner {
             cells: cells.collect(),
             hasher: self.hasher,
@@ -279,6 +357,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
                 weigher: self.weigher,
                 most,
                 reclaims: self.reclaim == Reclaim::InOperations,
+                refresh,
+                stale_on_error: micros(self.stale_on_error.unwrap_or_default()),
+                negative_ttl: micros(self.negative_ttl.unwrap_or_default()),
             },
             sleep: Sleep::default(),
             tuning: is_tuned.then(|| Tuning::new(expected)),

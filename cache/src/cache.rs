@@ -40,7 +40,7 @@ pub struct Cache<K: Hash + Eq, V, S: BuildHasher = RandomState> {
 
 pub(crate) struct Shared<K: Hash + Eq, V, S: BuildHasher> {
     pub(crate) inner: Arc<Inner<K, V, S>>,
-    flights: Flights<K, V>,
+    pub(crate) flights: Flights<K, V>,
 }
 
 impl<K: Hash + Eq, V> Cache<K, V> {
@@ -407,6 +407,7 @@ where
         stats.coalesced = flights.coalesced.load(Ordering::Relaxed);
         stats.loads_ok = flights.loads_ok.load(Ordering::Relaxed);
         stats.loads_failed = flights.loads_failed.load(Ordering::Relaxed);
+        stats.reloads = flights.reloads.load(Ordering::Relaxed);
         stats.load_time = Duration::from_nanos(flights.load_nanos.load(Ordering::Relaxed));
         stats
     }
@@ -453,10 +454,103 @@ where
     }
 
     fn loader(&self) -> Loader<'_, K, V, S> {
-        Loader {
-            inner: self.inner(),
-            flights: &self.shared.flights,
-        }
+        Loader::of(&self.shared)
+    }
+}
+
+/// Loads in the background, as [`Builder::refresh_after`] says.
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// The value at `key`, as [`take`](Self::take); where it is old it is given at once, and `load` is
+    /// run in the background, once for all who ask.
+    ///
+    /// If that load fails the old value stays until its deadline, or
+    /// [longer](Builder::stale_on_error), and the next caller has it tried again. One that hangs holds
+    /// up nobody: after the deadline the next caller loads the key itself.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_cache::Cache;
+    /// # use wheelhouse_wheel::ManualClock;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let cache = Cache::builder()
+    ///     .capacity(10)
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .refresh_after(Duration::from_secs(10), |reload| reload.run())
+    ///     .clock(clock.clone())
+    ///     .build()?;
+    /// assert_eq!(cache.take_refreshing("answer", |_| 42)?, 42);
+    /// clock.advance(Duration::from_secs(20));
+    /// assert_eq!(cache.take_refreshing("answer", |_| 43)?, 42); // the old one
+    /// assert_eq!(cache.take_refreshing("answer", |_| 44)?, 43);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    ///
+    /// # Panics
+    /// When `load` does where there was no value, on the thread that ran it only.
+    pub fn take_refreshing<L: Into<Loaded<V>>>(
+        &self,
+        key: K,
+        load: impl FnOnce(&K) -> L + Send + 'static,
+    ) -> Result<V, TakeError<Infallible>> {
+        self.try_take_refreshing(key, |key| Ok(load(key)))
+    }
+
+    /// The same for a load that can fail.
+    ///
+    /// # Errors
+    /// As [`try_take`](Self::try_take). Who gets an old value hears nothing of a failure.
+    ///
+    /// # Panics
+    /// As [`take_refreshing`](Self::take_refreshing).
+    pub fn try_take_refreshing<L, E>(
+        &self,
+        key: K,
+        load: impl FnOnce(&K) -> Result<L, E> + Send + 'static,
+    ) -> Result<V, TakeError<E>>
+    where
+        L: Into<Loaded<V>>,
+        E: Send + Sync + 'static,
+    {
+        Loader::try_take_refreshing(&self.shared, key, load)
+    }
+
+    /// [`take_refreshing`](Self::take_refreshing) for a future, which is polled here where there is no
+    /// value, and in the background where there is an old one.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub async fn take_refreshing_async<L: Into<Loaded<V>>>(
+        &self,
+        key: K,
+        load: impl Future<Output = L> + Send + 'static,
+    ) -> Result<V, TakeError<Infallible>> {
+        self.try_take_refreshing_async(key, async { Ok(load.await) })
+            .await
+    }
+
+    /// The same for a load that can fail.
+    ///
+    /// # Errors
+    /// As [`try_take_refreshing`](Self::try_take_refreshing).
+    pub async fn try_take_refreshing_async<L, E>(
+        &self,
+        key: K,
+        load: impl Future<Output = Result<L, E>> + Send + 'static,
+    ) -> Result<V, TakeError<E>>
+    where
+        L: Into<Loaded<V>>,
+        E: Send + Sync + 'static,
+    {
+        Loader::try_take_refreshing_async(&self.shared, key, load).await
     }
 }
 

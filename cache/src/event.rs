@@ -59,6 +59,11 @@ impl<K, V> Listener<K, V> {
         self.panics.load(Ordering::Relaxed)
     }
 
+    /// Counts a panic of another function of the user's.
+    pub(crate) fn has_panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Hands over what has left, outside every lock. A panic of the listener, or of the drop of what
     /// it was given, ends nothing.
     pub(crate) fn tell(&self, gone: Gone<K, V>, now: impl FnOnce() -> Micros) {

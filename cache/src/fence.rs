@@ -21,6 +21,8 @@ struct Fence {
     hash: u64,
     number: u64,
     watchers: usize,
+    /// The number at which somebody has begun to load the key anew.
+    claimed: Option<u64>,
 }
 
 impl Fences {
@@ -36,8 +38,31 @@ impl Fences {
             hash,
             number,
             watchers: 1,
+            claimed: None,
         });
         number
+    }
+
+    /// Begins to watch as the one who loads the key anew; `None` when there is one, and the key has
+    /// not changed since.
+    pub(crate) fn claim(&mut self, hash: u64) -> Option<u64> {
+        let is_claimed = |fence: &mut Fence| fence.claimed == Some(fence.number);
+        if self.find(hash).is_some_and(is_claimed) {
+            return None;
+        }
+        let number = self.watch(hash);
+        self.find(hash)?.claimed = Some(number);
+        Some(number)
+    }
+
+    /// Ends to watch as that.
+    pub(crate) fn give_up(&mut self, hash: u64, number: u64) {
+        if let Some(fence) = self.find(hash)
+            && fence.claimed == Some(number)
+        {
+            fence.claimed = None;
+        }
+        self.leave(hash);
     }
 
     /// Whether nothing has changed since [`watch`](Self::watch) gave `number`.
@@ -103,5 +128,19 @@ mod tests {
         assert!(fences.fences.is_empty(), "N1");
         // N2: a fence that comes again is another one.
         assert!(![first, second].contains(&fences.watch(7)));
+    }
+
+    #[test]
+    fn one_loads_anew_until_the_key_changes() {
+        let mut fences = Fences::default();
+        let first = fences.claim(7).unwrap();
+        assert_eq!(fences.claim(7), None);
+        fences.pass(7);
+        let second = fences.claim(7).unwrap();
+        fences.give_up(7, first);
+        assert_eq!(fences.claim(7), None, "the first gives up its own only");
+        fences.give_up(7, second);
+        assert!(fences.fences.is_empty(), "N1");
+        assert!(fences.claim(7).is_some());
     }
 }

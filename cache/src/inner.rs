@@ -27,6 +27,8 @@ use crate::budget::Budget;
 use crate::driver::Sleep;
 use crate::event::{Gone, Listener};
 use crate::fence::Fences;
+use crate::negative::Negatives;
+use crate::refresh::Refresh;
 use crate::shard::{Entry, Extra, Micros, NEVER, Removed, SETTINGS, Shard};
 use crate::stats::{Counts, Stats};
 use crate::time::{Time, micros};
@@ -58,6 +60,12 @@ pub(crate) struct Options<K, V> {
     pub(crate) most: usize,
     /// Whether operations reclaim what has expired.
     pub(crate) reclaims: bool,
+    /// When values are loaded anew before their deadline, and where.
+    pub(crate) refresh: Option<Refresh>,
+    /// By how much a deadline is put off where that failed.
+    pub(crate) stale_on_error: Micros,
+    /// How long failures are remembered.
+    pub(crate) negative_ttl: Micros,
 }
 
 pub(crate) struct Tuning {
@@ -71,6 +79,7 @@ pub(crate) struct Cell<K, V, S> {
     pub(crate) shard: Shard<K, V, S>,
     pub(crate) counts: Counts,
     pub(crate) fences: Fences,
+    pub(crate) negatives: Negatives<K>,
     random: fastrand::Rng,
     /// The earliest time at which there may be something to reclaim.
     pub(crate) due: Micros,
@@ -107,9 +116,19 @@ impl<K, V, S> Cell<K, V, S> {
             shard,
             counts: Counts::default(),
             fences: Fences::default(),
+            negatives: Negatives::default(),
             random: fastrand::Rng::with_seed(seed),
             due: NEVER,
         }
+    }
+}
+
+impl<K: Eq, V, S> Cell<K, V, S> {
+    /// A key is changed: loads of it that are under way are not stored, and failures are forgotten.
+    #[inline]
+    fn pass(&mut self, hash: u64) {
+        self.fences.pass(hash);
+        self.negatives.forget(hash);
     }
 }
 
@@ -250,7 +269,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         if self.is_closed() {
             return Err(value);
         }
-        cell.fences.pass(hash);
+        cell.pass(hash);
         let (deadline, extra) = self.lifetime(&mut cell, weight, life);
         if let Some(position) = cell.shard.find(hash, |other| *other == key) {
             let cause = if self.time.is_past(cell.shard.entry(position).deadline()) {
@@ -419,7 +438,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         is_it: impl Fn(&K) -> bool,
         gone: &mut Gone<K, V>,
     ) -> bool {
-        cell.fences.pass(hash);
+        cell.pass(hash);
         let Some(position) = cell.shard.find(hash, is_it) else {
             return false;
         };
@@ -450,6 +469,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             let mut gone = Gone::new();
             let mut cell = cell.lock();
             cell.fences.pass_all();
+            let forgotten = cell.negatives.take();
             for removed in cell.shard.drain() {
                 self.budget.release(u64::from(removed.weight));
                 let cause = if self.time.is_past(removed.entry.deadline()) {
@@ -461,6 +481,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             }
             cell.due = NEVER;
             drop(cell);
+            drop(forgotten);
             self.tell(gone);
         }
     }

@@ -18,6 +18,8 @@ pub struct Stats {
     pub loads_ok: u64,
     /// Loads that failed.
     pub loads_failed: u64,
+    /// Loads that were begun in the background, before the deadline of the value that was there.
+    pub reloads: u64,
     /// Time spent in loads that ended.
     pub load_time: Duration,
     /// Values that were stored.
@@ -32,7 +34,7 @@ pub struct Stats {
     pub removed: u64,
     /// Values that left when the cache was cleared or closed.
     pub cleared: u64,
-    /// Panics of the listener.
+    /// Panics of the listener, and of what reloads are handed to.
     pub listener_panics: u64,
     /// Entries, those included that have expired and are not reclaimed yet.
     pub len: u64,

@@ -5,7 +5,6 @@
 //! that any change of the key takes. So a load that began before a change is not stored, and callers
 //! after the change, whose number is another, do not join it.
 
-use std::any::Any;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -15,10 +14,10 @@ use std::time::{Duration, Instant};
 use wheelhouse_collection::{FlightError, SingleFlight};
 
 use crate::TakeError;
+use crate::cache::Shared;
 use crate::event::Gone;
-use crate::inner::{Inner, Watch};
-
-type Failure = Arc<dyn Any + Send + Sync>;
+use crate::inner::{Cell, Inner, Watch};
+use crate::negative::Failure;
 
 pub(crate) struct Flights<K, V> {
     flights: SingleFlight<(K, u64), V, Failure>,
@@ -26,6 +25,7 @@ pub(crate) struct Flights<K, V> {
     pub(crate) coalesced: AtomicU64,
     pub(crate) loads_ok: AtomicU64,
     pub(crate) loads_failed: AtomicU64,
+    pub(crate) reloads: AtomicU64,
     pub(crate) load_nanos: AtomicU64,
 }
 
@@ -65,6 +65,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Flights<K, V> {
             coalesced: AtomicU64::new(0),
             loads_ok: AtomicU64::new(0),
             loads_failed: AtomicU64::new(0),
+            reloads: AtomicU64::new(0),
             load_nanos: AtomicU64::new(0),
         }
     }
@@ -73,6 +74,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Flights<K, V> {
 /// What a caller finds before it loads.
 enum Found<'a, K: Hash + Eq, V, S: BuildHasher> {
     Value(V),
+    /// An old one, for whose load the fence has been claimed at this number.
+    Old(V, u64),
     Nothing(Watch<'a, K, V, S>),
 }
 
@@ -87,6 +90,13 @@ where
     V: Clone,
     S: BuildHasher,
 {
+    pub(crate) fn of(shared: &'a Shared<K, V, S>) -> Self {
+        Loader {
+            inner: &shared.inner,
+            flights: &shared.flights,
+        }
+    }
+
     pub(crate) fn try_take<E, L>(
         &self,
         key: K,
@@ -97,22 +107,36 @@ where
         L: Into<Loaded<V>>,
     {
         let hash = self.inner.hasher.hash_one(&key);
-        let watch = match self.find(hash, &key)? {
-            Found::Value(value) => return Ok(value),
-            Found::Nothing(watch) => watch,
-        };
+        match self.find(hash, &key, false)? {
+            Found::Value(value) | Found::Old(value, _) => Ok(value),
+            Found::Nothing(watch) => self.lead(hash, &key, &watch, load),
+        }
+    }
+
+    /// Loads, or waits for who does.
+    fn lead<E, L>(
+        &self,
+        hash: u64,
+        key: &K,
+        watch: &Watch<'a, K, V, S>,
+        load: impl FnOnce(&K) -> Result<L, E>,
+    ) -> Result<V, TakeError<E>>
+    where
+        E: Send + Sync + 'static,
+        L: Into<Loaded<V>>,
+    {
         let mut led = false;
         let result = self
             .flights
             .flights
             .try_run((key.clone(), watch.number()), || {
                 led = true;
-                if let Some(value) = self.stored_meanwhile(hash, &key) {
+                if let Some(value) = self.stored_meanwhile(hash, key) {
                     return Ok(value);
                 }
                 let began = Instant::now();
-                let loaded = load(&key);
-                self.landed(loaded, began, &key, &watch)
+                let loaded = load(key).map(Into::into);
+                self.landed(loaded, began, key, hash, watch.number())
             });
         self.result(result, led)
     }
@@ -127,28 +151,48 @@ where
         L: Into<Loaded<V>>,
     {
         let hash = self.inner.hasher.hash_one(&key);
-        let watch = match self.find(hash, &key)? {
-            Found::Value(value) => return Ok(value),
-            Found::Nothing(watch) => watch,
-        };
+        match self.find(hash, &key, false)? {
+            Found::Value(value) | Found::Old(value, _) => Ok(value),
+            Found::Nothing(watch) => self.lead_async(hash, &key, &watch, load).await,
+        }
+    }
+
+    /// The same for a future.
+    async fn lead_async<E, L>(
+        &self,
+        hash: u64,
+        key: &K,
+        watch: &Watch<'a, K, V, S>,
+        load: impl Future<Output = Result<L, E>>,
+    ) -> Result<V, TakeError<E>>
+    where
+        E: Send + Sync + 'static,
+        L: Into<Loaded<V>>,
+    {
         let led = AtomicU64::new(0);
         let flown = (key.clone(), watch.number());
         let work = async {
             // Read by this task alone: Relaxed.
             led.store(1, Ordering::Relaxed);
-            if let Some(value) = self.stored_meanwhile(hash, &key) {
+            if let Some(value) = self.stored_meanwhile(hash, key) {
                 return Ok(value);
             }
             let began = Instant::now();
-            let loaded = load.await;
-            self.landed(loaded, began, &key, &watch)
+            let loaded = load.await.map(Into::into);
+            self.landed(loaded, began, key, hash, watch.number())
         };
         let result = self.flights.flights.try_run_async(flown, work).await;
         self.result(result, led.load(Ordering::Relaxed) == 1)
     }
 
-    /// The value, or a watch over its key from the moment it was not there.
-    fn find<E>(&self, hash: u64, key: &K) -> Result<Found<'a, K, V, S>, TakeError<E>> {
+    /// The value, or a watch over its key from the moment it was not there. Of an old one the load is
+    /// claimed if that is wanted.
+    fn find<E: Send + Sync + 'static>(
+        &self,
+        hash: u64,
+        key: &K,
+        refreshes: bool,
+    ) -> Result<Found<'a, K, V, S>, TakeError<E>> {
         if self.inner.is_closed() {
             return Err(TakeError::Closed);
         }
@@ -157,12 +201,32 @@ where
             .inner
             .lookup_in(&mut cell, hash, |other| other == key, V::clone);
         let found = match value {
-            Some(value) => Found::Value(value),
-            None => Found::Nothing(self.inner.watch(&mut cell, hash)),
+            Some(value) => match refreshes
+                .then(|| self.claim(&mut cell, hash, key))
+                .flatten()
+            {
+                Some(number) => Ok(Found::Old(value, number)),
+                None => Ok(Found::Value(value)),
+            },
+            None => match cell.negatives.find(hash, key, || self.inner.time.now()) {
+                Some(failure) => Err(failure),
+                None => Ok(Found::Nothing(self.inner.watch(&mut cell, hash))),
+            },
         };
         drop(cell);
         self.inner.accessed(hash);
-        Ok(found)
+        found.map_err(failed)
+    }
+
+    /// Claims the load of a key whose value is old, unless somebody has.
+    fn claim(&self, cell: &mut Cell<K, V, S>, hash: u64, key: &K) -> Option<u64> {
+        let refresh = self.inner.options.refresh.as_ref()?;
+        let position = cell.shard.find(hash, |other| other == key)?;
+        let (entry, hard) = (cell.shard.entry(position), cell.shard.hard(position));
+        if !refresh.is_due(entry, hard, || self.inner.time.now()) {
+            return None;
+        }
+        cell.fences.claim(hash)
     }
 
     /// Another's load may have landed between the look and the flight.
@@ -171,43 +235,71 @@ where
             .look(hash, |other| other == key, |entry| entry.value.clone())
     }
 
-    /// Stores what was loaded, unless the key has changed since.
-    fn landed<E, L>(
+    /// Stores what was loaded, unless the key has changed since the fence had `number`.
+    pub(crate) fn landed<E: Send + Sync + 'static>(
         &self,
-        loaded: Result<L, E>,
+        loaded: Result<Loaded<V>, E>,
         began: Instant,
         key: &K,
-        watch: &Watch<'_, K, V, S>,
-    ) -> Result<V, Failure>
-    where
-        E: Send + Sync + 'static,
-        L: Into<Loaded<V>>,
-    {
+        hash: u64,
+        number: u64,
+    ) -> Result<V, Failure> {
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.flights.load_nanos.fetch_add(nanos, Ordering::Relaxed);
         let Loaded { value, lifetime } = match loaded {
-            Ok(loaded) => loaded.into(),
+            Ok(loaded) => loaded,
             Err(error) => {
                 self.flights.loads_failed.fetch_add(1, Ordering::Relaxed);
-                return Err(Arc::new(error));
+                let failure: Failure = Arc::new(error);
+                self.has_failed(key, hash, number, &failure);
+                return Err(failure);
             }
         };
         self.flights.loads_ok.fetch_add(1, Ordering::Relaxed);
         let weight = self.inner.weigh(key, &value);
         let (key, stored) = (key.clone(), value.clone());
         let mut gone = Gone::new();
-        let mut cell = self.inner.cell(watch.hash);
-        if cell.fences.is_unchanged(watch.hash, watch.number()) {
+        let mut cell = self.inner.cell(hash);
+        if cell.fences.is_unchanged(hash, number) {
             // A cache that was closed meanwhile gives it back: the callers have theirs.
             let refused = self
                 .inner
-                .store_in(cell, watch.hash, key, stored, weight, lifetime, &mut gone);
+                .store_in(cell, hash, key, stored, weight, lifetime, &mut gone);
             drop(refused);
         } else {
             drop(cell);
         }
         self.inner.tell(gone);
         Ok(value)
+    }
+
+    /// Remembers a failure, and lets the old value live on, as far as the cache was told to.
+    fn has_failed(&self, key: &K, hash: u64, number: u64, failure: &Failure) {
+        let inner = self.inner;
+        if inner.options.negative_ttl == 0 && inner.options.stale_on_error == 0 {
+            return;
+        }
+        let (key, now) = (key.clone(), inner.time.now());
+        let mut cell = inner.cell(hash);
+        let mut forgotten = Vec::new();
+        if cell.fences.is_unchanged(hash, number) && !inner.is_closed() {
+            match cell.shard.find(hash, |other| *other == key) {
+                Some(position) if cell.shard.entry(position).deadline() > now => {
+                    let longer = inner.options.stale_on_error;
+                    if longer > 0 {
+                        cell.shard.extend(position, longer);
+                    }
+                }
+                _ if inner.options.negative_ttl > 0 => {
+                    let until = now.saturating_add(inner.options.negative_ttl);
+                    let failure = failure.clone();
+                    forgotten = cell.negatives.add(hash, key, failure, until, now);
+                }
+                _ => {}
+            }
+        }
+        drop(cell);
+        drop(forgotten);
     }
 
     fn result<E: Send + Sync + 'static>(
@@ -219,12 +311,68 @@ where
             self.flights.coalesced.fetch_add(1, Ordering::Relaxed);
         }
         result.map_err(|error| match error {
-            FlightError::Failed(failure) => match failure.downcast::<E>() {
-                Ok(error) => TakeError::Failed(error),
-                // A caller with errors of another type led: its failure is none of ours to show.
-                Err(_) => TakeError::Other,
-            },
+            FlightError::Failed(failure) => failed(failure),
             _ => TakeError::Recursive,
         })
+    }
+}
+
+impl<K, V, S> Loader<'_, K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// As [`try_take`](Self::try_take), where an old value is loaded anew in the background.
+    pub(crate) fn try_take_refreshing<E, L>(
+        shared: &Arc<Shared<K, V, S>>,
+        key: K,
+        load: impl FnOnce(&K) -> Result<L, E> + Send + 'static,
+    ) -> Result<V, TakeError<E>>
+    where
+        E: Send + Sync + 'static,
+        L: Into<Loaded<V>>,
+    {
+        let loader = Loader::of(shared);
+        let hash = shared.inner.hasher.hash_one(&key);
+        match loader.find(hash, &key, true)? {
+            Found::Value(value) => Ok(value),
+            Found::Old(value, number) => {
+                let loaded = key.clone();
+                shared.reload(hash, number, key, async move { load(&loaded) });
+                Ok(value)
+            }
+            Found::Nothing(watch) => loader.lead(hash, &key, &watch, load),
+        }
+    }
+
+    /// The same for a future.
+    pub(crate) async fn try_take_refreshing_async<E, L>(
+        shared: &Arc<Shared<K, V, S>>,
+        key: K,
+        load: impl Future<Output = Result<L, E>> + Send + 'static,
+    ) -> Result<V, TakeError<E>>
+    where
+        E: Send + Sync + 'static,
+        L: Into<Loaded<V>>,
+    {
+        let loader = Loader::of(shared);
+        let hash = shared.inner.hasher.hash_one(&key);
+        match loader.find(hash, &key, true)? {
+            Found::Value(value) => Ok(value),
+            Found::Old(value, number) => {
+                shared.reload(hash, number, key, load);
+                Ok(value)
+            }
+            Found::Nothing(watch) => loader.lead_async(hash, &key, &watch, load).await,
+        }
+    }
+}
+
+fn failed<E: Send + Sync + 'static>(failure: Failure) -> TakeError<E> {
+    match failure.downcast::<E>() {
+        Ok(error) => TakeError::Failed(error),
+        // The load of a caller with errors of another type: its failure is none of ours to show.
+        Err(_) => TakeError::Other,
     }
 }

@@ -3,6 +3,7 @@
 //! | bits | field | meaning |
 //! |---|---|---|
 //! | 11–63 | deadline | microseconds since the cache began; all ones: never |
+//! | 8 | extended | a load of it failed, so that it lives longer |
 //! | 7 | visited | SIEVE: used since the hand passed |
 //! | 3–6 | epoch | the ageing, modulo 16, after which the uses were counted |
 //! | 0–2 | uses | hits since the entry came, up to 7 |
@@ -17,6 +18,7 @@ pub(crate) const NEVER: Micros = (1 << 53) - 1;
 pub(super) const MOST_USES: u8 = 7;
 
 const DEADLINE_SHIFT: u32 = 11;
+const EXTENDED: u64 = 1 << 8;
 const VISITED: u64 = 1 << 7;
 const EPOCH_SHIFT: u32 = 3;
 const EPOCH: u64 = 0b1111 << EPOCH_SHIFT;
@@ -79,6 +81,17 @@ impl<K, V> Entry<K, V> {
         }
     }
 
+    /// Whether its deadline was put off because a load of it failed.
+    #[inline]
+    pub(crate) fn is_extended(&self) -> bool {
+        self.word & EXTENDED != 0
+    }
+
+    #[inline]
+    pub(super) fn set_extended(&mut self, extended: bool) {
+        self.word = self.word & !EXTENDED | if extended { EXTENDED } else { 0 };
+    }
+
     #[inline]
     pub(super) fn is_visited(&self) -> bool {
         self.word & VISITED != 0
@@ -99,13 +112,16 @@ mod tests {
         let mut entry = Entry::new((), (), 5);
         entry.set_uses(7, 15);
         entry.set_visited(true);
+        entry.set_extended(true);
         entry.set_deadline(NEVER);
         assert_eq!((entry.deadline(), entry.uses(15)), (NEVER, 7));
         entry.set_deadline(u64::MAX);
         assert_eq!(entry.deadline(), NEVER);
         entry.set_visited(false);
+        assert!(entry.is_extended());
+        entry.set_extended(false);
         entry.set_deadline(9);
-        assert!(!entry.is_visited());
+        assert!(!entry.is_visited() && !entry.is_extended());
         assert_eq!((entry.deadline(), entry.uses(15)), (9, 7));
     }
 

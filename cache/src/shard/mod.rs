@@ -224,6 +224,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     ) -> (V, u32) {
         let weight = self.weight(position);
         let value = std::mem::replace(&mut self.entries[position].value, value);
+        self.entries[position].set_extended(false);
         self.set_columns(position, extra);
         self.set_deadline(position, deadline);
         (value, weight)
@@ -351,6 +352,24 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         self.hard
             .as_ref()
             .map_or_else(deadline, |hard| hard[position])
+    }
+
+    /// Puts the deadline of the entry at `position` off by `more`, once for each value.
+    pub(crate) fn extend(&mut self, position: usize, more: Micros) {
+        let entry = &self.entries[position];
+        let (hard, deadline) = (self.hard(position), entry.deadline());
+        if entry.is_extended() || hard == NEVER {
+            return;
+        }
+        let later = hard.saturating_add(more).min(NEVER);
+        self.entries[position].set_extended(true);
+        if let Some(column) = &mut self.hard {
+            column[position] = later;
+        }
+        // An earlier one is that of an idle entry, which hits move.
+        if deadline == hard {
+            self.set_deadline(position, later);
+        }
     }
 
     /// Takes out everything, and gives the memory back.

@@ -1,0 +1,163 @@
+//! Values that are loaded anew before their deadline, in the background.
+//!
+//! A caller that finds a value old claims its key and hands a [`Reload`] to the user's `spawn`. The
+//! claim is a watch over the key's fence: what is loaded is stored only if the key has not changed
+//! since, and the claim of a load that hangs ends with the next change. Such loads board no flight, so
+//! nobody waits for one that hangs: after the deadline a caller loads the key itself.
+//!
+//! A reload holds the cache weakly: it does not keep it alive.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use crate::Loaded;
+use crate::cache::Shared;
+use crate::shard::{Entry, Micros, NEVER};
+use crate::take::Loader;
+
+/// A load that is to be made in the background, by whatever the cache was given for it.
+///
+/// It is a future, for an async runtime to spawn, and can be [run](Self::run) on a thread. Dropped
+/// before its end, it loads nothing, and the next caller makes another.
+#[must_use = "nothing is loaded before it is polled or run"]
+pub struct Reload(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Reload {
+    /// Loads on this thread, which waits where the load does.
+    ///
+    /// # Panics
+    /// When the load does.
+    pub fn run(self) {
+        struct Unpark(Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut work = pin!(self.0);
+        while work.as_mut().poll(&mut context).is_pending() {
+            thread::park();
+        }
+    }
+}
+
+impl Future for Reload {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reload").finish_non_exhaustive()
+    }
+}
+
+/// When and where values are loaded anew.
+#[derive(Clone)]
+pub(crate) struct Refresh {
+    /// How long before its deadline a value is old.
+    window: Micros,
+    spawn: Arc<dyn Fn(Reload) + Send + Sync>,
+}
+
+impl fmt::Debug for Refresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refresh")
+            .field("window", &self.window)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Refresh {
+    pub(crate) fn new(spawn: impl Fn(Reload) + Send + Sync + 'static) -> Self {
+        Refresh {
+            window: 0,
+            spawn: Arc::new(spawn),
+        }
+    }
+
+    pub(crate) fn within(mut self, window: Micros) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Whether a value that lives until `hard`, whatever hits do, is old at `now`.
+    #[inline]
+    pub(crate) fn is_due<K, V>(
+        &self,
+        entry: &Entry<K, V>,
+        hard: Micros,
+        now: impl FnOnce() -> Micros,
+    ) -> bool {
+        hard != NEVER && (entry.is_extended() || hard <= now().saturating_add(self.window))
+    }
+}
+
+/// The right to load a key anew. To be dropped outside the shard's lock.
+struct Claim<K: Hash + Eq, V, S: BuildHasher> {
+    shared: Weak<Shared<K, V, S>>,
+    hash: u64,
+    number: u64,
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Drop for Claim<K, V, S> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            let mut cell = shared.inner.cell(self.hash);
+            cell.fences.give_up(self.hash, self.number);
+        }
+    }
+}
+
+impl<K, V, S> Shared<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Hands a load of the key to the background. The fence has been claimed at `number`.
+    pub(crate) fn reload<E, L, F>(self: &Arc<Self>, hash: u64, number: u64, key: K, load: F)
+    where
+        E: Send + Sync + 'static,
+        L: Into<Loaded<V>>,
+        F: Future<Output = Result<L, E>> + Send + 'static,
+    {
+        let Some(refresh) = &self.inner.options.refresh else {
+            return;
+        };
+        let claim = Claim {
+            shared: Arc::downgrade(self),
+            hash,
+            number,
+        };
+        let work = async move {
+            let began = Instant::now();
+            let loaded = load.await.map(Into::into);
+            // The last handle may have gone meanwhile, and the values with it.
+            if let Some(shared) = claim.shared.upgrade() {
+                let loader = Loader::of(&shared);
+                let _loaded = loader.landed(loaded, began, &key, hash, number);
+            }
+        };
+        // A count: nothing is read through it.
+        self.flights.reloads.fetch_add(1, Ordering::Relaxed);
+        let reload = Reload(Box::pin(work));
+        // It drops what it does not run, and with that the claim.
+        if catch_unwind(AssertUnwindSafe(|| (refresh.spawn)(reload))).is_err() {
+            self.inner.listener.has_panicked();
+        }
+    }
+}
