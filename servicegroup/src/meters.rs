@@ -36,8 +36,10 @@ pub(crate) fn changed(service: &str, state: State, figure: Option<Duration>) {
                 .record(figure),
         }
     });
+    #[cfg(not(feature = "metrics"))]
+    let _ = figure;
     #[cfg(not(any(feature = "tracing", feature = "metrics")))]
-    let _ = (service, state, figure);
+    let _ = (service, state);
 }
 
 /// A service has cut so many connections or messages.
