@@ -10,9 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::event::Gone;
 use crate::inner::Inner;
+use crate::report::{Mark, Report};
 use crate::take::{Flights, Loader};
 use crate::{Builder, Closed, Computed, Loaded, Op, Stats, TakeError};
 
@@ -35,12 +37,13 @@ use crate::{Builder, Closed, Computed, Loaded, Op, Stats, TakeError};
 /// # Ok(()) }
 /// ```
 pub struct Cache<K: Hash + Eq, V, S: BuildHasher = RandomState> {
-    shared: Arc<Shared<K, V, S>>,
+    pub(crate) shared: Arc<Shared<K, V, S>>,
 }
 
 pub(crate) struct Shared<K: Hash + Eq, V, S: BuildHasher> {
     pub(crate) inner: Arc<Inner<K, V, S>>,
     pub(crate) flights: Flights<K, V>,
+    reported: Mutex<Mark>,
 }
 
 impl<K: Hash + Eq, V> Cache<K, V> {
@@ -61,6 +64,7 @@ where
         let shared = Shared {
             inner: Arc::new(inner),
             flights: Flights::new(),
+            reported: Mutex::default(),
         };
         Cache {
             shared: Arc::new(shared),
@@ -347,6 +351,94 @@ where
         self.loader().try_take_async(key, load).await
     }
 
+    /// The values at `keys`, in their order, or what `load` gives for those that are missing, which is
+    /// stored. `load` gets each missing key once, in their order, and runs at most once; `None` is
+    /// where it gave nothing, and what it gives for other keys is left alone.
+    ///
+    /// As with [`take`](Self::take), nothing is stored for a key that was changed meanwhile. Such a load
+    /// neither joins others of the same keys nor is joined.
+    ///
+    /// ```
+    /// # use wheelhouse_cache::Cache;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let squares = Cache::builder().capacity(10).build()?;
+    /// squares.set(2, 4)?;
+    /// let values = squares.take_many([1, 2, 3, 1], |missing| {
+    ///     assert_eq!(missing, [1, 3]);
+    ///     missing.iter().map(|&n| (n, n * n)).collect::<Vec<_>>()
+    /// })?;
+    /// assert_eq!(values, [Some(1), Some(4), Some(9), Some(1)]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TakeError::Closed`] when the cache is.
+    ///
+    /// # Panics
+    /// When `load` does.
+    pub fn take_many<L, R>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        load: impl FnOnce(&[K]) -> R,
+    ) -> Result<Vec<Option<V>>, TakeError<Infallible>>
+    where
+        L: Into<Loaded<V>>,
+        R: IntoIterator<Item = (K, L)>,
+    {
+        self.try_take_many(keys, |keys| Ok(load(keys)))
+    }
+
+    /// The same for a load that can fail, as a whole.
+    ///
+    /// # Errors
+    /// [`TakeError::Failed`] with what the load returned, or a load of one of the keys that is
+    /// [remembered](Builder::negative_ttl); [`TakeError::Closed`] when the cache is.
+    ///
+    /// # Panics
+    /// When `load` does.
+    pub fn try_take_many<L, R, E>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        load: impl FnOnce(&[K]) -> Result<R, E>,
+    ) -> Result<Vec<Option<V>>, TakeError<E>>
+    where
+        L: Into<Loaded<V>>,
+        R: IntoIterator<Item = (K, L)>,
+        E: Send + Sync + 'static,
+    {
+        let mut many = self.loader().find_many(keys)?;
+        if !many.missing.is_empty() {
+            let began = Instant::now();
+            let loaded = load(&many.missing);
+            self.loader().landed_many(&mut many, loaded, began)?;
+        }
+        Ok(many.values)
+    }
+
+    /// [`take_many`](Self::take_many) for a future, which `load` makes of the missing keys.
+    ///
+    /// # Errors
+    /// As [`try_take_many`](Self::try_take_many).
+    pub async fn try_take_many_async<L, R, E, F>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        load: impl FnOnce(Vec<K>) -> F,
+    ) -> Result<Vec<Option<V>>, TakeError<E>>
+    where
+        L: Into<Loaded<V>>,
+        R: IntoIterator<Item = (K, L)>,
+        E: Send + Sync + 'static,
+        F: Future<Output = Result<R, E>>,
+    {
+        let mut many = self.loader().find_many(keys)?;
+        if !many.missing.is_empty() {
+            let began = Instant::now();
+            let loaded = load(many.missing.clone()).await;
+            self.loader().landed_many(&mut many, loaded, began)?;
+        }
+        Ok(many.values)
+    }
+
     /// Keys and values, shard by shard; what is stored or removed meanwhile may or may not be among
     /// them. Clones a shard at a time.
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
@@ -412,6 +504,32 @@ where
         stats
     }
 
+    /// What the cache has served since it was last asked for this. Logged once a minute it is the line
+    /// that go-zero's cache logs.
+    ///
+    /// ```
+    /// # use wheelhouse_cache::Cache;
+    /// # use wheelhouse_wheel::ManualClock;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let cache = Cache::builder().capacity(10).name("users").clock(clock.clone()).build()?;
+    /// cache.set(1, "one")?;
+    /// assert_eq!((cache.get(&1), cache.get(&2)), (Some("one"), None));
+    /// clock.advance(std::time::Duration::from_secs(60));
+    /// assert_eq!(
+    ///     cache.report().to_string(),
+    ///     "cache(users) - qpm: 2, hit_ratio: 50.0%, elements: 1, hit: 1, miss: 1"
+    /// );
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let (inner, stats) = (self.inner(), self.stats());
+        let now = inner.time.now();
+        let mut reported = self.shared.reported.lock();
+        reported.report(&inner.options.name, now, &stats)
+    }
+
     /// The name it was built with.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -455,102 +573,6 @@ where
 
     fn loader(&self) -> Loader<'_, K, V, S> {
         Loader::of(&self.shared)
-    }
-}
-
-/// Loads in the background, as [`Builder::refresh_after`] says.
-impl<K, V, S> Cache<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    /// The value at `key`, as [`take`](Self::take); where it is old it is given at once, and `load` is
-    /// run in the background, once for all who ask.
-    ///
-    /// If that load fails the old value stays until its deadline, or
-    /// [longer](Builder::stale_on_error), and the next caller has it tried again. One that hangs holds
-    /// up nobody: after the deadline the next caller loads the key itself.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use wheelhouse_cache::Cache;
-    /// # use wheelhouse_wheel::ManualClock;
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let clock = ManualClock::new();
-    /// let cache = Cache::builder()
-    ///     .capacity(10)
-    ///     .time_to_live(Duration::from_secs(60))
-    ///     .refresh_after(Duration::from_secs(10), |reload| reload.run())
-    ///     .clock(clock.clone())
-    ///     .build()?;
-    /// assert_eq!(cache.take_refreshing("answer", |_| 42)?, 42);
-    /// clock.advance(Duration::from_secs(20));
-    /// assert_eq!(cache.take_refreshing("answer", |_| 43)?, 42); // the old one
-    /// assert_eq!(cache.take_refreshing("answer", |_| 44)?, 43);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
-    ///
-    /// # Panics
-    /// When `load` does where there was no value, on the thread that ran it only.
-    pub fn take_refreshing<L: Into<Loaded<V>>>(
-        &self,
-        key: K,
-        load: impl FnOnce(&K) -> L + Send + 'static,
-    ) -> Result<V, TakeError<Infallible>> {
-        self.try_take_refreshing(key, |key| Ok(load(key)))
-    }
-
-    /// The same for a load that can fail.
-    ///
-    /// # Errors
-    /// As [`try_take`](Self::try_take). Who gets an old value hears nothing of a failure.
-    ///
-    /// # Panics
-    /// As [`take_refreshing`](Self::take_refreshing).
-    pub fn try_take_refreshing<L, E>(
-        &self,
-        key: K,
-        load: impl FnOnce(&K) -> Result<L, E> + Send + 'static,
-    ) -> Result<V, TakeError<E>>
-    where
-        L: Into<Loaded<V>>,
-        E: Send + Sync + 'static,
-    {
-        Loader::try_take_refreshing(&self.shared, key, load)
-    }
-
-    /// [`take_refreshing`](Self::take_refreshing) for a future, which is polled here where there is no
-    /// value, and in the background where there is an old one.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
-    pub async fn take_refreshing_async<L: Into<Loaded<V>>>(
-        &self,
-        key: K,
-        load: impl Future<Output = L> + Send + 'static,
-    ) -> Result<V, TakeError<Infallible>> {
-        self.try_take_refreshing_async(key, async { Ok(load.await) })
-            .await
-    }
-
-    /// The same for a load that can fail.
-    ///
-    /// # Errors
-    /// As [`try_take_refreshing`](Self::try_take_refreshing).
-    pub async fn try_take_refreshing_async<L, E>(
-        &self,
-        key: K,
-        load: impl Future<Output = Result<L, E>> + Send + 'static,
-    ) -> Result<V, TakeError<E>>
-    where
-        L: Into<Loaded<V>>,
-        E: Send + Sync + 'static,
-    {
-        Loader::try_take_refreshing_async(&self.shared, key, load).await
     }
 }
 

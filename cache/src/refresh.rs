@@ -7,6 +7,7 @@
 //!
 //! A reload holds the cache weakly: it does not keep it alive.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
@@ -18,10 +19,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crate::Loaded;
 use crate::cache::Shared;
 use crate::shard::{Entry, Micros, NEVER};
 use crate::take::Loader;
+use crate::{Cache, Loaded, TakeError};
 
 /// A load that is to be made in the background, by whatever the cache was given for it.
 ///
@@ -62,6 +63,102 @@ impl Future for Reload {
 impl fmt::Debug for Reload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reload").finish_non_exhaustive()
+    }
+}
+
+/// Loads in the background, as [`Builder::refresh_after`](crate::Builder::refresh_after) says.
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// The value at `key`, as [`take`](Self::take); where it is old it is given at once, and `load` is
+    /// run in the background, once for all who ask.
+    ///
+    /// If that load fails the old value stays until its deadline, or
+    /// [longer](crate::Builder::stale_on_error), and the next caller has it tried again. One that hangs holds
+    /// up nobody: after the deadline the next caller loads the key itself.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use wheelhouse_cache::Cache;
+    /// # use wheelhouse_wheel::ManualClock;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let cache = Cache::builder()
+    ///     .capacity(10)
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .refresh_after(Duration::from_secs(10), |reload| reload.run())
+    ///     .clock(clock.clone())
+    ///     .build()?;
+    /// assert_eq!(cache.take_refreshing("answer", |_| 42)?, 42);
+    /// clock.advance(Duration::from_secs(20));
+    /// assert_eq!(cache.take_refreshing("answer", |_| 43)?, 42); // the old one
+    /// assert_eq!(cache.take_refreshing("answer", |_| 44)?, 43);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`take`](Cache::take).
+    ///
+    /// # Panics
+    /// When `load` does where there was no value, on the thread that ran it only.
+    pub fn take_refreshing<L: Into<Loaded<V>>>(
+        &self,
+        key: K,
+        load: impl FnOnce(&K) -> L + Send + 'static,
+    ) -> Result<V, TakeError<Infallible>> {
+        self.try_take_refreshing(key, |key| Ok(load(key)))
+    }
+
+    /// The same for a load that can fail.
+    ///
+    /// # Errors
+    /// As [`try_take`](Self::try_take). Who gets an old value hears nothing of a failure.
+    ///
+    /// # Panics
+    /// As [`take_refreshing`](Self::take_refreshing).
+    pub fn try_take_refreshing<L, E>(
+        &self,
+        key: K,
+        load: impl FnOnce(&K) -> Result<L, E> + Send + 'static,
+    ) -> Result<V, TakeError<E>>
+    where
+        L: Into<Loaded<V>>,
+        E: Send + Sync + 'static,
+    {
+        Loader::try_take_refreshing(&self.shared, key, load)
+    }
+
+    /// [`take_refreshing`](Self::take_refreshing) for a future, which is polled here where there is no
+    /// value, and in the background where there is an old one.
+    ///
+    /// # Errors
+    /// As [`take`](Cache::take).
+    pub async fn take_refreshing_async<L: Into<Loaded<V>>>(
+        &self,
+        key: K,
+        load: impl Future<Output = L> + Send + 'static,
+    ) -> Result<V, TakeError<Infallible>> {
+        self.try_take_refreshing_async(key, async { Ok(load.await) })
+            .await
+    }
+
+    /// The same for a load that can fail.
+    ///
+    /// # Errors
+    /// As [`try_take_refreshing`](Self::try_take_refreshing).
+    pub async fn try_take_refreshing_async<L, E>(
+        &self,
+        key: K,
+        load: impl Future<Output = Result<L, E>> + Send + 'static,
+    ) -> Result<V, TakeError<E>>
+    where
+        L: Into<Loaded<V>>,
+        E: Send + Sync + 'static,
+    {
+        Loader::try_take_refreshing_async(&self.shared, key, load).await
     }
 }
 

@@ -5,6 +5,7 @@
 //! that any change of the key takes. So a load that began before a change is not stored, and callers
 //! after the change, whose number is another, do not join it.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -77,6 +78,17 @@ enum Found<'a, K: Hash + Eq, V, S: BuildHasher> {
     /// An old one, for whose load the fence has been claimed at this number.
     Old(V, u64),
     Nothing(Watch<'a, K, V, S>),
+}
+
+/// Several keys: what was found, and what has to be loaded.
+pub(crate) struct Many<'a, K: Hash + Eq, V, S: BuildHasher> {
+    pub(crate) values: Vec<Option<V>>,
+    /// Once each, in their order.
+    pub(crate) missing: Vec<K>,
+    /// Over the missing keys.
+    watches: Vec<Watch<'a, K, V, S>>,
+    /// Where the missing keys belong: places among the values, by the place among the missing.
+    places: Vec<(usize, usize)>,
 }
 
 pub(crate) struct Loader<'a, K: Hash + Eq, V, S: BuildHasher> {
@@ -244,18 +256,24 @@ where
         hash: u64,
         number: u64,
     ) -> Result<V, Failure> {
-        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.flights.load_nanos.fetch_add(nanos, Ordering::Relaxed);
-        let Loaded { value, lifetime } = match loaded {
-            Ok(loaded) => loaded,
+        self.took(began);
+        match loaded {
+            Ok(loaded) => {
+                self.flights.loads_ok.fetch_add(1, Ordering::Relaxed);
+                Ok(self.stored(loaded, key, hash, number))
+            }
             Err(error) => {
                 self.flights.loads_failed.fetch_add(1, Ordering::Relaxed);
                 let failure: Failure = Arc::new(error);
                 self.has_failed(key, hash, number, &failure);
-                return Err(failure);
+                Err(failure)
             }
-        };
-        self.flights.loads_ok.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Stores what was loaded, unless the key has changed since the fence had `number`; the value.
+    fn stored(&self, loaded: Loaded<V>, key: &K, hash: u64, number: u64) -> V {
+        let Loaded { value, lifetime } = loaded;
         let weight = self.inner.weigh(key, &value);
         let (key, stored) = (key.clone(), value.clone());
         let mut gone = Gone::new();
@@ -270,7 +288,92 @@ where
             drop(cell);
         }
         self.inner.tell(gone);
-        Ok(value)
+        value
+    }
+
+    /// Looks several keys up.
+    pub(crate) fn find_many<E: Send + Sync + 'static>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Many<'a, K, V, S>, TakeError<E>> {
+        let mut many = Many {
+            values: Vec::new(),
+            missing: Vec::new(),
+            watches: Vec::new(),
+            places: Vec::new(),
+        };
+        let mut known: HashMap<K, usize> = HashMap::new();
+        for (place, key) in keys.into_iter().enumerate() {
+            many.values.push(None);
+            if let Some(&missing) = known.get(&key) {
+                many.places.push((missing, place));
+                continue;
+            }
+            let hash = self.inner.hasher.hash_one(&key);
+            match self.find(hash, &key, false)? {
+                Found::Value(value) | Found::Old(value, _) => many.values[place] = Some(value),
+                Found::Nothing(watch) => {
+                    let missing = many.missing.len();
+                    known.insert(key.clone(), missing);
+                    many.places.push((missing, place));
+                    many.watches.push(watch);
+                    many.missing.push(key);
+                }
+            }
+        }
+        Ok(many)
+    }
+
+    /// Stores what was loaded for the missing keys, each unless it has changed since.
+    pub(crate) fn landed_many<E, L, R>(
+        &self,
+        many: &mut Many<'a, K, V, S>,
+        loaded: Result<R, E>,
+        began: Instant,
+    ) -> Result<(), TakeError<E>>
+    where
+        E: Send + Sync + 'static,
+        L: Into<Loaded<V>>,
+        R: IntoIterator<Item = (K, L)>,
+    {
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                self.took(began);
+                self.flights.loads_failed.fetch_add(1, Ordering::Relaxed);
+                let failure: Failure = Arc::new(error);
+                for (key, watch) in many.missing.iter().zip(&many.watches) {
+                    self.has_failed(key, watch.hash, watch.number(), &failure);
+                }
+                return Err(failed(failure));
+            }
+        };
+        // Collected first: the iterator is the user's, and part of the load.
+        let mut loaded: HashMap<K, Loaded<V>> = loaded
+            .into_iter()
+            .map(|(key, loaded)| (key, loaded.into()))
+            .collect();
+        self.took(began);
+        self.flights.loads_ok.fetch_add(1, Ordering::Relaxed);
+        let values: Vec<Option<V>> = many
+            .missing
+            .iter()
+            .zip(&many.watches)
+            .map(|(key, watch)| {
+                let loaded = loaded.remove(key)?;
+                Some(self.stored(loaded, key, watch.hash, watch.number()))
+            })
+            .collect();
+        for &(missing, place) in &many.places {
+            many.values[place].clone_from(&values[missing]);
+        }
+        Ok(())
+    }
+
+    /// Counts the time of a load.
+    fn took(&self, began: Instant) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.flights.load_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
     /// Remembers a failure, and lets the old value live on, as far as the cache was told to.

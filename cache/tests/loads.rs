@@ -296,3 +296,72 @@ async fn c8_a_cancelled_load_leaves_nothing_behind() {
     let fine: Result<u32, TakeError<Infallible>> = cache.take_async(2, async { 4 }).await;
     assert_eq!(fine, Ok(4));
 }
+
+#[test]
+fn many_keys_are_loaded_at_once_and_fenced_one_by_one() {
+    let cache = cache();
+    cache.set(2, 20).unwrap();
+    let values = cache.take_many([1, 2, 3, 1, 4], |missing| {
+        assert_eq!(missing, [1, 3, 4]);
+        cache.set(3, 99).unwrap();
+        [(1, 10), (3, 30), (5, 50)]
+    });
+    let values = values.unwrap();
+    assert_eq!(values, [Some(10), Some(20), Some(30), Some(10), None]);
+    assert_eq!(cache.peek(&1), Some(10));
+    assert_eq!(cache.peek(&3), Some(99), "it was set meanwhile");
+    assert_eq!((cache.peek(&4), cache.peek(&5)), (None, None));
+    assert_eq!(cache.stats().loads_ok, 1);
+    let none: [(u32, u32); 0] = [];
+    let values = cache.take_many([1, 2], |_| -> [(u32, u32); 0] {
+        panic!("nothing is missing")
+    });
+    assert_eq!(values.unwrap(), [Some(10), Some(20)]);
+    assert_eq!(cache.take_many([], |_| none).unwrap(), []);
+}
+
+#[test]
+fn many_keys_fail_together() {
+    let cache: Cache<u32, u32> = Cache::builder()
+        .capacity(100)
+        .negative_ttl(Duration::from_secs(1))
+        .clock(ManualClock::new())
+        .build()
+        .unwrap();
+    let failing = |_: &[u32]| Err::<[(u32, u32); 0], _>("no");
+    let error = cache.try_take_many([1, 2], failing).unwrap_err();
+    assert!(matches!(error, TakeError::Failed(error) if *error == "no"));
+    let one = cache.try_take(2, |_| Ok::<u32, &str>(1));
+    assert!(
+        matches!(one, Err(TakeError::Failed(_))),
+        "remembered for each"
+    );
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        cache.take_many([7], |_| -> [(u32, u32); 0] { panic!("on purpose") })
+    }));
+    assert!(caught.is_err());
+    assert_eq!(cache.take(7, |_| 70), Ok(70));
+    cache.close();
+    let closed = cache.take_many([1], |_| [(1, 1)]).unwrap_err();
+    assert_eq!(closed, TakeError::Closed);
+}
+
+#[tokio::test]
+async fn many_keys_are_loaded_by_a_future() {
+    let cache = cache();
+    cache.set(2, 20).unwrap();
+    let load = |missing: Vec<u32>| async move {
+        tokio::task::yield_now().await;
+        Ok::<_, Infallible>(missing.into_iter().map(|key| (key, key * 10)))
+    };
+    let values = cache.try_take_many_async([1, 2, 3], load).await.unwrap();
+    assert_eq!(values, [Some(10), Some(20), Some(30)]);
+    // Dropped half way, it leaves nothing behind.
+    let never = |_: Vec<u32>| std::future::pending::<Result<Vec<(u32, u32)>, Infallible>>();
+    let asked = cache.try_take_many_async([4], never);
+    tokio::time::timeout(Duration::from_millis(1), asked)
+        .await
+        .unwrap_err();
+    assert_eq!(cache.take(4, |_| 40), Ok(40));
+    assert_eq!(cache.peek(&4), Some(40));
+}
