@@ -243,8 +243,9 @@ impl<B: Bucket, S: Carry<B>> Shared<B, S> {
 
     #[inline]
     fn count(&self, thread: usize, delta: u64) -> Counts<B> {
-        // Relaxed: nothing is published beside the word itself (I4, I5).
-        let old = self.word(thread).fetch_add(delta, Ordering::Relaxed);
+        // The window publishes nothing beside the word itself (I4, I5). Release: for owners, who with an
+        // Acquire fence after `with_all_carried` find what this thread has counted on its line before.
+        let old = self.word(thread).fetch_add(delta, Ordering::Release);
         let word = old.wrapping_add(delta);
         match Word::<B>::is_heavy(word) {
             false => Word::<B>::unpack(word),

@@ -13,8 +13,9 @@ const EVIDENCE_FROM: u32 = 48;
 /// What a group of threads has counted: seven words, which with one of a window fill a line. Two of
 /// them mean one thing in a circuit and another in an adaptive throttle, which needs no others so.
 ///
-/// All accesses are Relaxed: each word stands for itself, and what is read of several together is
-/// used as evidence.rs and adaptive.rs say.
+/// Accesses are Relaxed where each word stands for itself. What counts is a Release, and pairs with the
+/// Acquire of who weighs evidence: that finds with a failure the successes before it, and with a success
+/// the failures.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// The successes, and the evidence as of the last failure.
@@ -46,13 +47,13 @@ impl Lane {
 
     #[inline]
     pub(crate) fn succeed(&self) {
-        self.word.fetch_add(1, Ordering::Relaxed);
+        self.word.fetch_add(1, Ordering::Release);
     }
 
     /// Which failure of the lane it is.
     pub(super) fn count_failure(&self) -> u64 {
         self.failures
-            .fetch_add(1, Ordering::Relaxed)
+            .fetch_add(1, Ordering::Release)
             .wrapping_add(1)
     }
 
@@ -110,7 +111,7 @@ impl Lane {
     }
 
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.failures.load(Ordering::Acquire)
     }
 }
 

@@ -27,6 +27,8 @@
 //!
 //! - A success ends while somebody weighs: it is read now or at the next weighing. The failure that
 //!   weighs may have ended before or after it.
+//! - A success and a failure of one thread end while somebody weighs: the weighing has both, or neither,
+//!   or the one that was first. It reads until no failure has been counted between.
 //! - Two threads of a lane fail at the same time: each takes away the successes since the `at` that it
 //!   found; if the other moves it meanwhile they are taken away twice, which errs on the side of I1.
 //! - A reset while a thread fails: the failure may survive it, as if it had ended a moment later.
@@ -37,7 +39,7 @@ use wheelhouse_collection::Striped;
 
 use crate::breaker::tally::{Carrier, Lane};
 use crate::clock::{NEVER, nanos};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, fence};
 
 /// The places of a carrier's lanes.
 const PLACES: usize = Striped::<()>::COUNT;
@@ -184,15 +186,32 @@ impl Evidence {
     }
 }
 
-/// What there is, as a new watch without evidence.
+/// What there is, as a new watch without evidence: of one moment, as far as failures go. They are read
+/// before the successes and after them, and once more for each that is counted meanwhile. Otherwise a
+/// failure would be taken for later than a success that has outweighed it, or the other way round.
 fn count(carrier: &Carrier) -> Watch {
-    let mut watch = Watch::default();
-    let mut place = 0;
-    carrier.each_counted(|lane, successes| {
-        // First the failures: a success too many errs on the side of I1.
-        watch.failures = watch.failures.wrapping_add(lane.failures() as u32);
-        watch.successes[place] = successes as u32;
-        place += 1;
-    });
-    watch
+    let mut failures = all_failures(carrier);
+    loop {
+        let mut watch = Watch::default();
+        let mut place = 0;
+        carrier.each_counted(|_, successes| {
+            watch.successes[place] = successes as u32;
+            place += 1;
+        });
+        // Acquire: with the Release of a success that was read above. A failure of before it is seen
+        // below.
+        fence(Ordering::Acquire);
+        watch.failures = all_failures(carrier);
+        if watch.failures == failures {
+            return watch;
+        }
+        failures = watch.failures;
+    }
+}
+
+/// The low half of the sum.
+fn all_failures(carrier: &Carrier) -> u32 {
+    let mut failures = 0_u32;
+    carrier.each(|lane| failures = failures.wrapping_add(lane.failures() as u32));
+    failures
 }
