@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
-use parking_lot::Mutex;
 
 use super::State;
 use crate::contain::{contained, report};
+use crate::sync::Mutex;
 
 /// How many events wait for a subscriber before it loses some.
 const CAPACITY: usize = 256;
@@ -135,7 +135,6 @@ impl fmt::Debug for Events {
 }
 
 /// The breaker's end.
-#[derive(Default)]
 pub(super) struct Listeners {
     hooks: Vec<Hook>,
     subscribers: Mutex<Vec<(Sender<Transition>, Arc<AtomicU64>)>>,
@@ -151,11 +150,20 @@ struct Outbox {
     delivering: bool,
 }
 
+impl Default for Listeners {
+    fn default() -> Self {
+        Listeners::new(Vec::new())
+    }
+}
+
 impl Listeners {
     pub(super) fn new(hooks: Vec<Hook>) -> Self {
         Listeners {
             hooks,
-            ..Listeners::default()
+            subscribers: Mutex::new(Vec::new()),
+            outbox: Mutex::new(Outbox::default()),
+            panics: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
         }
     }
 

@@ -171,3 +171,57 @@ fn lease_that_expires_and_ends_is_counted_once() {
         }
     });
 }
+
+/// Each transition is told once, in the order in which it was made, whoever delivers. Fails when a
+/// delivery ends in another step than that in which it finds the outbox empty, and when two deliver at
+/// a time.
+#[test]
+fn each_transition_is_told_once_and_in_order() {
+    loom::model(|| {
+        // Of std, so that the model does not branch on it: it is the hook's own.
+        let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hears = told.clone();
+        let breaker = breaker(1, |builder| {
+            builder.on_transition(move |transition| {
+                let mut told = hears.lock().expect("nobody panics");
+                told.push(transition.sequence);
+            })
+        });
+        let others = breaker.clone();
+        let other = thread::spawn(move || others.force_open());
+        breaker.core().force(Mode::Disabled);
+        other.join().expect("it does not panic");
+        assert_eq!(*told.lock().expect("nobody panics"), [1, 2]);
+    });
+}
+
+/// I1 of the evidence: three failures with a success among them are never three in a row, whoever
+/// weighs when. Fails when a weighing does not take away the successes, or a lane does not.
+#[test]
+fn no_trip_on_failures_that_a_success_has_outweighed() {
+    loom::model(|| {
+        let breaker = breaker(3, |builder| builder);
+        let others = breaker.clone();
+        let other = thread::spawn(move || fail(&others));
+        let between = breaker.try_acquire_owned().expect("closed");
+        fail(&breaker);
+        assert_eq!(between.settle(Verdict::Success), Settled::Counted);
+        fail(&breaker);
+        other.join().expect("it does not panic");
+        assert_eq!(breaker.state(), State::Closed);
+    });
+}
+
+/// Of failures on two threads that make up the limit, none is lost: with those that every lane may
+/// still lack, it trips.
+#[test]
+fn failures_of_two_threads_add_up() {
+    loom::model(|| {
+        let breaker = breaker(2, |builder| builder.cool_down(Duration::from_secs(60)));
+        let others = breaker.clone();
+        let other = thread::spawn(move || fail(&others));
+        fail(&breaker);
+        other.join().expect("it does not panic");
+        assert_eq!(breaker.state(), State::Open);
+    });
+}

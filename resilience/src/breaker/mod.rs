@@ -1,5 +1,6 @@
 //! [`Breaker`]: the three-state circuit breaker, and the throttles behind the same face.
 
+mod arming;
 mod builder;
 mod call;
 mod closing;

@@ -4,15 +4,16 @@
 //! for it: a late one, or one that is lost, changes no decision.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use wheelhouse_wheel::{Clock, TimingWheel};
 
+use super::arming::Arming;
 use super::core::Core;
 use crate::BuildError;
-use crate::clock::{CoarseClock, NEVER, TimeSource};
+use crate::clock::{CoarseClock, TimeSource};
 
 /// A timing wheel that any number of breakers share, for
 /// [`BreakerBuilder::timers`](super::BreakerBuilder::timers).
@@ -148,26 +149,12 @@ impl fmt::Debug for Timers {
 }
 
 /// A breaker's place among the timers.
-///
-/// One thread at a time sets the timer. Who comes meanwhile leaves a note that something has changed,
-/// and the one that sets looks once more before it goes: so nobody waits, each look follows a change,
-/// and the last look is after the last change.
 pub(super) struct Armed {
     timers: Timers,
     key: u64,
     core: Weak<Core>,
-    /// [`IDLE`], [`ARMING`] or [`AGAIN`].
-    state: AtomicU8,
-    /// What the timer is set for, in time of the breaker; [`NEVER`] when it is not.
-    due: AtomicU64,
+    arming: Arming,
 }
-
-/// Nobody sets the timer.
-const IDLE: u8 = 0;
-/// Somebody does.
-const ARMING: u8 = 1;
-/// Somebody does, and has to look again.
-const AGAIN: u8 = 2;
 
 impl Armed {
     pub(super) fn new(timers: Timers, core: Weak<Core>) -> Self {
@@ -176,41 +163,27 @@ impl Armed {
             timers,
             key,
             core,
-            state: AtomicU8::new(IDLE),
-            due: AtomicU64::new(NEVER),
+            arming: Arming::idle(),
         }
     }
 
     /// The timer is no longer set.
     pub(super) fn fired(&self) {
-        // Relaxed: the thread that stores it arms afterwards, which passes it on. If another sets the
-        // timer at the same time, it is set once more for the same.
-        self.due.store(NEVER, Ordering::Relaxed);
+        self.arming.fired();
     }
 
     /// Sets the breaker's timer for what is due next, unless it is.
     pub(super) fn arm(&self, core: &Core) {
-        // AcqRel, all: what has changed before a note is seen by the look that follows it.
-        if self.state.swap(AGAIN, Ordering::AcqRel) != IDLE {
-            return;
-        }
-        loop {
-            self.state.swap(ARMING, Ordering::AcqRel);
-            let due = core.due();
-            if due != NEVER && self.due.swap(due, Ordering::Relaxed) != due {
+        self.arming.arm(
+            || core.due(),
+            |due| {
                 let delay = Duration::from_nanos(due.saturating_sub(core.clock.nanos()));
                 let timer = Due::Breaker(self.core.clone());
                 // Refused when millions of breakers are open at once, or the wheel has stopped:
                 // calls see to it then.
                 let _ = self.timers.shared.wheel.set_timer(self.key, timer, delay);
-            }
-            let done =
-                self.state
-                    .compare_exchange(ARMING, IDLE, Ordering::AcqRel, Ordering::Acquire);
-            if done.is_ok() {
-                return;
-            }
-        }
+            },
+        );
     }
 }
 
