@@ -1,0 +1,375 @@
+//! The engine through its public face, on a clock that is moved by hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use wheelhouse_server::engine::{
+    Cancelled, Engine, EventKind, InProcess, Left, Message, PublishError, Publishing, Put, Refused,
+    Topics, Watch,
+};
+use wheelhouse_server::task::{Key, Task, TaskError};
+use wheelhouse_wheel::ManualClock;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn task(json: &str) -> Task {
+    Task::from_json(json.as_bytes()).unwrap()
+}
+
+fn engine(topics: impl Topics, clock: &ManualClock) -> Engine {
+    Engine::builder(topics)
+        .clock(clock.clone())
+        .build()
+        .unwrap()
+}
+
+/// The next event, which a task of the engine has to bring about; none for half a minute is a hang.
+async fn next(watch: &mut Watch) -> (String, EventKind) {
+    let next = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
+    let event = next
+        .expect("no event")
+        .unwrap()
+        .expect("the engine is gone");
+    (event.key.to_string(), event.kind)
+}
+
+/// Fails so many attempts, then delivers.
+struct Failing {
+    left: AtomicU32,
+}
+
+impl Topics for Failing {
+    fn publish(&self, _: Message) -> Publishing<'_> {
+        Box::pin(async {
+            let taken = self
+                .left
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                });
+            match taken {
+                Ok(_) => Err(PublishError("the broker is away".to_owned())),
+                Err(_) => Ok(()),
+            }
+        })
+    }
+}
+
+/// Publishes when it is told to.
+#[derive(Clone, Default)]
+struct Gate {
+    open: Arc<Notify>,
+}
+
+impl Topics for Gate {
+    fn publish(&self, _: Message) -> Publishing<'_> {
+        Box::pin(async {
+            self.open.notified().await;
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_delivered_at_its_time_and_not_before() {
+    let (clock, topics) = (ManualClock::new(), InProcess::new());
+    let mut heard = topics.subscribe("t");
+    let engine = engine(topics, &clock);
+    let put = engine.put(
+        key("a"),
+        task(r#"{"delay":"5s","target":{"topic":"t"},"payload":{"n":1}}"#),
+    );
+    assert_eq!(put.unwrap(), Put::Created);
+
+    clock.advance(Duration::from_millis(4_999));
+    assert!(!engine.find(&key("a")).unwrap().firing);
+    assert!(heard.try_receive().is_none());
+    clock.advance(Duration::from_millis(2));
+    let message = heard.receive().await.unwrap();
+    assert_eq!((&*message.key, message.attempt), ("a", 1));
+    assert_eq!(message.payload.get(), r#"{"n":1}"#);
+    assert_eq!(engine.stop().await.pending, 0);
+    assert!(engine.find(&key("a")).is_none());
+    assert_eq!(engine.stats().delivered, 1);
+}
+
+#[tokio::test]
+async fn the_last_put_move_or_cancel_counts() {
+    let (clock, topics) = (ManualClock::new(), InProcess::new());
+    let mut heard = topics.subscribe("t");
+    let engine = engine(topics, &clock);
+    let at = |delay: &str, payload: u32| {
+        task(&format!(
+            r#"{{"delay":"{delay}","target":{{"topic":"t"}},"payload":{payload}}}"#
+        ))
+    };
+    engine.put(key("replaced"), at("1s", 1)).unwrap();
+    assert_eq!(
+        engine.put(key("replaced"), at("3s", 2)).unwrap(),
+        Put::Replaced
+    );
+    engine.put(key("moved"), at("1s", 3)).unwrap();
+    engine.move_to(&key("moved"), 2 * SECOND).unwrap();
+    engine.put(key("cancelled"), at("1s", 4)).unwrap();
+    assert_eq!(engine.cancel(&key("cancelled")).unwrap(), Cancelled::InTime);
+    let gone = Refused::NotFound(key("cancelled"));
+    assert_eq!(engine.cancel(&key("cancelled")), Err(gone.clone()));
+    assert_eq!(engine.move_to(&key("cancelled"), SECOND), Err(gone));
+
+    let mut order = Vec::new();
+    for _ in 0..2 {
+        clock.run_for(2 * SECOND + SECOND / 2);
+        order.push(heard.receive().await.unwrap().payload.get().to_owned());
+    }
+    clock.run_for(10 * SECOND);
+    assert_eq!(engine.stop().await.pending, 0);
+    assert_eq!(order, ["3", "2"]);
+    assert!(heard.try_receive().is_none());
+}
+
+#[tokio::test]
+async fn attempts_that_fail_are_repeated_after_waits_that_grow() {
+    let clock = ManualClock::new();
+    let engine = engine(
+        Failing {
+            left: AtomicU32::new(2),
+        },
+        &clock,
+    );
+    let mut watch = engine.watch();
+    let json = r#"{"delay":"0s","target":{"topic":"t"},"retry":{"max_attempts":3,"base":"4s"}}"#;
+    engine.put(key("a"), task(json)).unwrap();
+    clock.advance(Duration::from_millis(2));
+    assert_eq!(next(&mut watch).await.1, EventKind::Created);
+    for (attempt, wait) in [(1, 4), (2, 8)] {
+        assert_eq!(next(&mut watch).await.1, EventKind::Firing(attempt));
+        let EventKind::Retrying(failed, _, reason) = next(&mut watch).await.1 else {
+            panic!("the attempt did not fail");
+        };
+        assert_eq!((failed, &*reason), (attempt, "the broker is away"));
+        // At least a half of the wait, at most all of it.
+        clock.advance(wait * SECOND / 2 - 2 * Duration::from_millis(1));
+        assert_eq!(engine.stats().failed, u64::from(attempt));
+        clock.advance(wait * SECOND / 2 + 4 * Duration::from_millis(1));
+    }
+    assert_eq!(next(&mut watch).await.1, EventKind::Firing(3));
+    assert_eq!(next(&mut watch).await.1, EventKind::Delivered(3));
+    assert_eq!(engine.stop().await.pending, 0);
+}
+
+#[tokio::test]
+async fn what_fails_too_often_is_a_dead_letter() {
+    let clock = ManualClock::new();
+    let topics = Failing {
+        left: AtomicU32::new(u32::MAX),
+    };
+    let builder = Engine::builder(topics)
+        .clock(clock.clone())
+        .max_dead_letters(2);
+    let engine = builder.build().unwrap();
+    let mut watch = engine.watch();
+    let json = r#"{"delay":"0s","target":{"topic":"t"},"payload":7,"retry":{"max_attempts":1}}"#;
+    for name in ["a", "b", "c"] {
+        engine.put(key(name), task(json)).unwrap();
+        clock.advance(Duration::from_millis(2));
+        while !matches!(next(&mut watch).await.1, EventKind::Dead(_)) {}
+    }
+    let letters = engine.dead_letters();
+    let names: Vec<_> = letters.iter().map(|letter| letter.key.as_str()).collect();
+    assert_eq!(names, ["b", "c"], "the oldest made room");
+    assert_eq!((letters[0].attempts, letters[0].payload.get()), (1, "7"));
+    assert_eq!((engine.stats().dead, engine.stats().pending), (3, 0));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_older_than_its_time_to_live_is_not_delivered() {
+    let clock = ManualClock::new();
+    let engine = engine(
+        Failing {
+            left: AtomicU32::new(u32::MAX),
+        },
+        &clock,
+    );
+    let mut watch = engine.watch();
+    let json = r#"{"delay":"0s","ttl":"3s","target":{"topic":"t"},"retry":{"base":"10s"}}"#;
+    engine.put(key("a"), task(json)).unwrap();
+    clock.advance(Duration::from_millis(2));
+    while !matches!(next(&mut watch).await.1, EventKind::Retrying(..)) {}
+    clock.advance(11 * SECOND);
+    let EventKind::Dead(reason) = next(&mut watch).await.1 else {
+        panic!("it was tried again");
+    };
+    assert_eq!(&*reason, "its time to live has passed");
+    assert_eq!(engine.dead_letters()[0].attempts, 1);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_repeats_keeps_to_its_grid() {
+    let (clock, topics) = (ManualClock::new(), InProcess::new());
+    let mut heard = topics.subscribe("t");
+    let engine = engine(topics, &clock);
+    let mut watch = engine.watch();
+    engine
+        .put(key("a"), task(r#"{"every":"1m","target":{"topic":"t"}}"#))
+        .unwrap();
+    let first = engine.find(&key("a")).unwrap().next.as_millisecond();
+    for round in 1..=3 {
+        clock.advance(60 * SECOND + Duration::from_millis(5));
+        heard.receive().await.unwrap();
+        while next(&mut watch).await.1 != EventKind::Delivered(1) {}
+        // Taken after the event, the record is settled: both are under its lock.
+        let due = engine.find(&key("a")).unwrap().next.as_millisecond();
+        assert_eq!(due, first + round * 60_000);
+    }
+    engine.cancel(&key("a")).unwrap();
+    assert_eq!(engine.stop().await.pending, 0);
+}
+
+#[tokio::test]
+async fn a_cancel_during_an_attempt_says_so_and_a_move_is_refused() {
+    let (clock, gate) = (ManualClock::new(), Gate::default());
+    let engine = engine(gate.clone(), &clock);
+    let mut watch = engine.watch();
+    engine
+        .put(key("a"), task(r#"{"delay":"0s","target":{"topic":"t"}}"#))
+        .unwrap();
+    clock.advance(Duration::from_millis(2));
+    while next(&mut watch).await.1 != EventKind::Firing(1) {}
+    assert_eq!(
+        engine.move_to(&key("a"), SECOND),
+        Err(Refused::UnderWay(key("a")))
+    );
+    assert_eq!(engine.cancel(&key("a")).unwrap(), Cancelled::UnderWay);
+    gate.open.notify_one();
+    assert_eq!(engine.stop().await.pending, 0);
+    assert_eq!(engine.stats().pending, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_times_out_and_a_stop_waits_no_longer() {
+    let (clock, gate) = (ManualClock::new(), Gate::default());
+    let engine = engine(gate, &clock);
+    let mut watch = engine.watch();
+    engine
+        .put(key("a"), task(r#"{"delay":"0s","target":{"topic":"t"}}"#))
+        .unwrap();
+    engine
+        .put(key("b"), task(r#"{"delay":"1h","target":{"topic":"t"}}"#))
+        .unwrap();
+    clock.advance(Duration::from_millis(2));
+    while next(&mut watch).await != ("a".to_owned(), EventKind::Firing(1)) {}
+    assert_eq!(engine.stop().await.pending, 2);
+    assert_eq!(engine.stats().failed, 1);
+    let late = engine.put(key("c"), task(r#"{"delay":"1h","target":{"topic":"t"}}"#));
+    assert_eq!(late, Err(Refused::Stopping));
+}
+
+#[tokio::test]
+async fn pages_are_in_order_and_complete() {
+    let clock = ManualClock::new();
+    let engine = engine(InProcess::new(), &clock);
+    let mut names: Vec<_> = (0..250).map(|n| format!("order/{n}")).collect();
+    for name in names
+        .iter()
+        .chain([&"other".to_owned(), &"orde".to_owned()])
+    {
+        engine
+            .put(key(name), task(r#"{"delay":"1h","target":{"topic":"t"}}"#))
+            .unwrap();
+    }
+    names.sort();
+    let (mut seen, mut cursor) = (Vec::new(), None::<Key>);
+    loop {
+        let page = engine.list("order/", cursor.as_deref(), 100).unwrap();
+        seen.extend(page.tasks.iter().map(|(key, _)| key.to_string()));
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, names);
+    assert!(engine.list("", None, 0).is_err());
+    let left: Left = engine.stop().await;
+    assert_eq!(left.pending, 252);
+}
+
+#[tokio::test]
+async fn the_limit_of_tasks_holds_and_replacing_needs_no_room() {
+    let clock = ManualClock::new();
+    let builder = Engine::builder(InProcess::new()).clock(clock).max_tasks(1);
+    let engine = builder.build().unwrap();
+    let hour = || task(r#"{"delay":"1h","target":{"topic":"t"}}"#);
+    engine.put(key("a"), hour()).unwrap();
+    assert_eq!(engine.put(key("b"), hour()), Err(Refused::Full(1)));
+    assert_eq!(engine.put(key("a"), hour()), Ok(Put::Replaced));
+    engine.cancel(&key("a")).unwrap();
+    assert_eq!(engine.put(key("b"), hour()), Ok(Put::Created));
+    engine.stop().await;
+}
+
+#[test]
+fn what_is_no_task_is_refused_with_its_field() {
+    let rows = [
+        (r#"{"target":{"topic":"t"}}"#, "schedule"),
+        (
+            r#"{"delay":"1s","at":"2030-01-01T00:00:00Z","target":{"topic":"t"}}"#,
+            "schedule",
+        ),
+        (r#"{"delay":"soon","target":{"topic":"t"}}"#, "delay"),
+        (r#"{"delay":"-1s","target":{"topic":"t"}}"#, "delay"),
+        (r#"{"delay":"101years","target":{"topic":"t"}}"#, "delay"),
+        (r#"{"at":"tomorrow","target":{"topic":"t"}}"#, "at"),
+        (r#"{"every":"9ms","target":{"topic":"t"}}"#, "every"),
+        (r#"{"cron":"61 * * * *","target":{"topic":"t"}}"#, "cron"),
+        (
+            r#"{"cron":"* * * * *","tz":"Mars/Base","target":{"topic":"t"}}"#,
+            "cron",
+        ),
+        (r#"{"delay":"1s","tz":"UTC","target":{"topic":"t"}}"#, "tz"),
+        (r#"{"delay":"1s","target":{"topic":""}}"#, "target.topic"),
+        (r#"{"delay":"1s","target":{"topic":"t"},"ttl":"x"}"#, "ttl"),
+        (
+            r#"{"delay":"1s","target":{"topic":"t"},"retry":{"max_attempts":0}}"#,
+            "retry.max_attempts",
+        ),
+        (
+            r#"{"delay":"1s","target":{"topic":"t"},"retry":{"max_attempts":101}}"#,
+            "retry.max_attempts",
+        ),
+        (
+            r#"{"delay":"1s","target":{"topic":"t"},"retry":{"base":"0s"}}"#,
+            "retry.base",
+        ),
+        (
+            r#"{"delay":"1s","target":{"topic":"t"},"retry":{"base":"2s","max":"1s"}}"#,
+            "retry.max",
+        ),
+    ];
+    for (json, expected) in rows {
+        match Task::from_json(json.as_bytes()) {
+            Err(TaskError::Field { field, .. }) => assert_eq!(field, expected, "{json}"),
+            other => panic!("{json}: {other:?}"),
+        }
+    }
+    let unreadable = [
+        "",
+        "[]",
+        r#"{"delay":"1s"}"#,
+        r#"{"delay":1,"target":{"topic":"t"}}"#,
+        r#"{"delay":"1s","delay":"2s","target":{"topic":"t"}}"#,
+        r#"{"delay":"1s","target":{"topic":"t"},"extra":1}"#,
+        r#"{"delay":"1s","target":{"queue":"t"}}"#,
+        r#"{"delay":"1s","target":{"topic":"t"}} x"#,
+    ];
+    for json in unreadable {
+        let refused = Task::from_json(json.as_bytes()).unwrap_err();
+        assert!(matches!(refused, TaskError::Json(_)), "{json}: {refused}");
+    }
+}
