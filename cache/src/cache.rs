@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::event::Gone;
-use crate::inner::Inner;
+use crate::inner::{Inner, Watch};
 use crate::report::{Mark, Report};
 use crate::take::{Flights, Loader};
 use crate::{Builder, Closed, Computed, Loaded, Op, Stats, TakeError};
@@ -543,6 +543,12 @@ where
         // The locks of the shards order it: see `Inner::closed`.
         inner.closed.store(true, Ordering::Relaxed);
         inner.clear();
+    }
+
+    /// Stores what was loaded, unless the key has changed since it is watched; the value.
+    pub(crate) fn loaded(&self, loaded: Loaded<V>, key: &K, watch: &Watch<'_, K, V, S>) -> V {
+        self.loader()
+            .stored(loaded, key, watch.hash, watch.number())
     }
 
     fn store(&self, key: K, value: V, lifetime: Option<Duration>) -> Result<(), Closed<V>> {

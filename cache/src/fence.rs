@@ -43,6 +43,12 @@ impl Fences {
         number
     }
 
+    /// Begins to watch as the one who passes next, under this lock; the number there is then.
+    pub(crate) fn watch_from_next(&mut self, hash: u64) -> u64 {
+        self.watch(hash);
+        self.last + 1
+    }
+
     /// Begins to watch as the one who loads the key anew; `None` when there is one, and the key has
     /// not changed since.
     pub(crate) fn claim(&mut self, hash: u64) -> Option<u64> {
@@ -128,6 +134,19 @@ mod tests {
         assert!(fences.fences.is_empty(), "N1");
         // N2: a fence that comes again is another one.
         assert!(![first, second].contains(&fences.watch(7)));
+    }
+
+    #[test]
+    fn who_changes_a_key_notices_the_next_change() {
+        let mut fences = Fences::default();
+        let own = fences.watch_from_next(7);
+        assert!(!fences.is_unchanged(7, own));
+        fences.pass(7);
+        assert!(fences.is_unchanged(7, own));
+        fences.pass(8);
+        assert!(fences.is_unchanged(7, own));
+        fences.pass(7);
+        assert!(!fences.is_unchanged(7, own));
     }
 
     #[test]

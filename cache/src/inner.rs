@@ -249,6 +249,27 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         stored
     }
 
+    /// The same, with a watch over the key from this change on.
+    pub(crate) fn store_watched(
+        &self,
+        hash: u64,
+        key: K,
+        value: V,
+        life: Option<Duration>,
+    ) -> (Result<(), V>, Watch<'_, K, V, S>) {
+        let weight = self.weigh(&key, &value);
+        let mut cell = self.cell(hash);
+        let watch = Watch {
+            inner: self,
+            hash,
+            number: cell.fences.watch_from_next(hash),
+        };
+        let mut gone = Gone::new();
+        let stored = self.store_in(cell, hash, key, value, weight, life, &mut gone);
+        self.tell(gone);
+        (stored, watch)
+    }
+
     pub(crate) fn weigh(&self, key: &K, value: &V) -> u32 {
         let weigher = self.options.weigher.as_ref();
         weigher.map_or(1, |weigh| weigh(key, value))

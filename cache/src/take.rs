@@ -51,6 +51,18 @@ impl<V> Loaded<V> {
         let lifetime = Some(lifetime);
         Loaded { value, lifetime }
     }
+
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &V {
+        &self.value
+    }
+
+    /// Its own lifetime, if it has one.
+    #[must_use]
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
 }
 
 impl<V> From<V> for Loaded<V> {
@@ -272,7 +284,7 @@ where
     }
 
     /// Stores what was loaded, unless the key has changed since the fence had `number`; the value.
-    fn stored(&self, loaded: Loaded<V>, key: &K, hash: u64, number: u64) -> V {
+    pub(crate) fn stored(&self, loaded: Loaded<V>, key: &K, hash: u64, number: u64) -> V {
         let Loaded { value, lifetime } = loaded;
         let weight = self.inner.weigh(key, &value);
         let (key, stored) = (key.clone(), value.clone());
