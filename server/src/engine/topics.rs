@@ -54,8 +54,11 @@ pub trait Topics: Send + Sync + 'static {
 /// publishers wait when it holds 65 536 messages.
 #[derive(Clone, Default)]
 pub struct InProcess {
-    topics: Arc<Mutex<HashMap<Arc<str>, Vec<mpsc::Sender<Message>>>>>,
+    topics: Arc<Mutex<Subscribers>>,
 }
+
+/// By topic.
+type Subscribers = HashMap<Arc<str>, Vec<mpsc::Sender<Message>>>;
 
 /// The messages of one topic, from [`InProcess::subscribe`].
 #[derive(Debug)]
