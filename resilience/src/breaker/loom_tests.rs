@@ -173,8 +173,7 @@ fn lease_that_expires_and_ends_is_counted_once() {
 }
 
 /// Each transition is told once, in the order in which it was made, whoever delivers. Fails when a
-/// delivery ends in another step than that in which it finds the outbox empty, and when two deliver at
-/// a time.
+/// delivery ends in another step than that in which it finds the outbox empty.
 #[test]
 fn each_transition_is_told_once_and_in_order() {
     loom::model(|| {
@@ -196,7 +195,7 @@ fn each_transition_is_told_once_and_in_order() {
 }
 
 /// I1 of the evidence: three failures with a success among them are never three in a row, whoever
-/// weighs when. Fails when a weighing does not take away the successes, or a lane does not.
+/// weighs when. Fails when a weighing reads the failures once only.
 #[test]
 fn no_trip_on_failures_that_a_success_has_outweighed() {
     loom::model(|| {
