@@ -5,8 +5,8 @@
 //! connected is given until it is [`FRESH`] old.
 //!
 //! Once it is told, a connection ends by itself, unless its client does not play along: it never ends the
-//! head of a request, or does not answer the ping by which HTTP/2 learns that GOAWAY has arrived. No
-//! request hangs on such a connection, so it is closed when nothing has happened for [`QUIET`].
+//! head of a request, or does not answer the ping by which HTTP/2 learns that GOAWAY has arrived. One that
+//! never had a request is closed when nothing has happened for [`QUIET`], others at the deadline.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -37,11 +37,11 @@ use crate::{ServiceContext, trace};
 /// How long what has been sent takes to be read.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// How long a connection may do nothing that has been told to end, and has no request.
+/// How long a connection may do nothing that has been told to end, and never had a request.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long after it has connected a client may begin its request.
-const FRESH: Duration = Duration::from_millis(100);
+/// How long after it has connected a client may begin its first request.
+const FRESH: Duration = Duration::from_millis(200);
 
 pub(super) struct Connections {
     router: Router,
@@ -159,13 +159,14 @@ impl Life {
         }
     }
 
-    /// Resolves when nothing has happened for a while on a connection without a request. What is read
-    /// is no sign of life: of a request that counts its head would have ended.
+    /// Resolves when nothing has happened for a while on a connection that never had a request. What is
+    /// read is no sign of life: of a request that counts its head would have ended. Where there was one,
+    /// some of its answer may wait for the client's window, which only HTTP/2 itself knows.
     async fn quiet(&self) {
         loop {
             let before = self.traffic.written();
             sleep(QUIET).await;
-            let idle = self.requests.in_flight() == 0 && !self.traffic.is_blocked();
+            let idle = !self.requests.any() && !self.traffic.is_blocked();
             if idle && self.traffic.written() == before {
                 return;
             }
@@ -175,7 +176,7 @@ impl Life {
     /// Until when an idle connection may begin a request.
     fn patience(&self) -> Instant {
         let moment = Instant::now() + MOMENT;
-        match self.traffic.has_heard() {
+        match self.requests.any() {
             true => moment,
             false => moment.max(self.accepted + FRESH),
         }
@@ -206,6 +207,8 @@ fn answer(
 #[derive(Default)]
 struct Requests {
     in_flight: AtomicU64,
+    /// How many there have been.
+    all: AtomicU64,
     begun: Notify,
 }
 
@@ -214,6 +217,11 @@ impl Requests {
     /// that end elsewhere only lower them.
     fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Whether there has been one. Relaxed, as above.
+    fn any(&self) -> bool {
+        self.all.load(Ordering::Relaxed) > 0
     }
 
     async fn next(&self) {
@@ -234,6 +242,7 @@ pub(super) struct InFlight {
 impl InFlight {
     fn new(requests: Arc<Requests>, busy: BusyGuard) -> Self {
         requests.in_flight.fetch_add(1, Ordering::Relaxed);
+        requests.all.fetch_add(1, Ordering::Relaxed);
         requests.begun.notify_one();
         InFlight {
             requests,

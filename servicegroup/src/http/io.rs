@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -17,17 +17,11 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 /// and by no other until the connection is upgraded, when nobody reads it any more.
 #[derive(Default)]
 pub(super) struct Traffic {
-    heard: AtomicBool,
     written: AtomicU64,
     blocked: AtomicBool,
 }
 
 impl Traffic {
-    /// Whether anything has been read.
-    pub(super) fn has_heard(&self) -> bool {
-        self.heard.load(Ordering::Relaxed)
-    }
-
     /// How many writes have been made.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
@@ -89,12 +83,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(self.unless_cut(context, |stream, context| stream.poll_read(context, buffer)))?;
-        if buffer.filled().len() > before {
-            self.traffic.heard.store(true, Ordering::Relaxed);
-        }
-        Poll::Ready(Ok(()))
+        self.unless_cut(context, |stream, context| stream.poll_read(context, buffer))
     }
 }
 

@@ -6,7 +6,7 @@
 //! 1. what waits in the listening socket's backlog is accepted and served, then the socket closes;
 //! 2. connections without a request close at once, the others after their answer, which says
 //!    `Connection: close` over HTTP/1; HTTP/2 connections get GOAWAY; a client that does not play along
-//!    has two seconds;
+//!    and never had a request has two seconds;
 //! 3. server-sent events end after the present event, and a [`Socket`] says goodbye;
 //! 4. what is there at the deadline is cut, counted and reported.
 

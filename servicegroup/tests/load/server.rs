@@ -31,6 +31,9 @@ use wheelhouse_servicegroup::{
 /// How long each answer takes.
 pub(crate) const WORK: Duration = Duration::from_millis(50);
 
+/// Bytes of the large answer: many times what HTTP/2 sends without being asked for more.
+pub(crate) const LARGE: usize = 1 << 20;
+
 /// Set in the process that is the server: drain and total in milliseconds, and a word.
 const AS_SERVER: &str = "WHEELHOUSE_AS_SERVER";
 
@@ -141,6 +144,7 @@ fn router(begun: Arc<AtomicU64>) -> Router {
                 Sse::new(endless().map(|_| Ok::<_, axum::Error>(Event::default().data("tick"))))
             }),
         )
+        .route("/large", get(async || vec![b'x'; LARGE]))
         .route("/endless", get(async move || Body::from_stream(endless())))
         .route(
             "/socket",

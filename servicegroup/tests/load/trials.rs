@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_millis(200);
 pub(crate) fn main() -> std::process::ExitCode {
     server::serve_if_asked();
     type Case = (&'static str, fn());
-    let trials: [Case; 13] = [
+    let trials: [Case; 14] = [
         ("sigterm_loses_no_accepted_request_over_http1", || {
             block_on(sigterm_loses_nothing(Protocol::Http1));
         }),
@@ -47,6 +47,9 @@ pub(crate) fn main() -> std::process::ExitCode {
         }),
         ("http1_says_connection_close", || {
             block_on(wire::connection_close());
+        }),
+        ("a_client_may_take_its_time_to_read", || {
+            block_on(wire::slow_reader())
         }),
         ("http2_says_goaway", || block_on(wire::goaway())),
         ("half_closed_and_slow_clients_hold_up_nothing", || {

@@ -3,6 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::server::{FEW, Kind, Server, Shape, WORK};
+use crate::server::{FEW, Kind, LARGE, Server, Shape, WORK};
 use crate::trials::{assert_within, end};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -176,6 +180,30 @@ pub(crate) async fn goaway() {
     assert_eq!(client.expect(DATA, 1).await, b"done");
     assert_eq!(rest(&mut client.0).await, "");
     assert_eq!(end(server).await.status.code(), Some(0));
+}
+
+/// It reads nothing for longer than a client without a request has, and then all.
+pub(crate) async fn slow_reader() {
+    let mut server = Server::start(shape(60_000));
+    let io = TokioIo::new(connect(server.http).await);
+    let handshake = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(65_535)
+        .initial_connection_window_size(65_535)
+        .handshake(io);
+    let (mut sender, connection) = handshake.await.expect("a connection");
+    tokio::spawn(connection);
+    let request = hyper::Request::get("http://localhost/large").body(Empty::<Bytes>::new());
+    let answer = sender.send_request(request.expect("a request")).await;
+    let answer = answer.expect("an answer");
+    let mut http1 = ask(server.http, "/large", "").await;
+    server.signal(Signal::SIGTERM);
+    sleep(UNANSWERED * 5 / 2).await;
+    let body = answer.into_body().collect().await.expect("all of it");
+    assert_eq!(body.to_bytes().len(), LARGE);
+    let answer = rest(&mut http1).await;
+    assert_eq!(answer.matches('x').count(), LARGE);
+    let end = end(server).await;
+    assert_eq!(end.status.code(), Some(0), "{}", end.stderr);
 }
 
 /// Clients that have closed their half, that never end a head, and that never end a body.
