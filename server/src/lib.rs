@@ -35,4 +35,6 @@
 #![warn(missing_docs)]
 
 pub mod engine;
+#[cfg(feature = "redis")]
+pub mod mq;
 pub mod task;
