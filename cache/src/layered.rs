@@ -105,7 +105,7 @@ pub trait AsyncSecondLevel<K, V>: Send + Sync {
 /// let users = Cache::builder().capacity(100).build()?.layered(Disk::default());
 /// users.set(7, "seven".to_owned())?;
 /// users.cache().clear(); // memory only
-/// let name = users.take(7, |_| unreachable!("the disk has it"))?;
+/// let name = users.take(7, |id| format!("user {id}"))?; // the disk has it
 /// assert_eq!(name, "seven");
 /// # Ok(()) }
 /// ```
