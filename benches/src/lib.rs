@@ -15,6 +15,7 @@
 //! | [`wheel`] | the part `wheel`: the workloads of the timing wheel |
 //! | [`scheduler`] | the part `scheduler`: those of the scheduler |
 //! | [`resilience`] | the part `resilience`: calls through breakers |
+//! | [`cache`] | the part `cache`: operations on caches, their bytes, reclaiming |
 //! | [`lifecycle`] | the part `lifecycle`: starting and stopping services |
 //!
 //! A new part is a module with a `PART` of its own and a line in [`PARTS`].
@@ -22,6 +23,7 @@
 #![warn(missing_docs)]
 
 pub mod args;
+pub mod cache;
 pub mod harness;
 pub mod lifecycle;
 pub mod peers;
@@ -43,6 +45,7 @@ pub const PARTS: &[Part] = &[
     wheel::PART,
     scheduler::PART,
     resilience::PART,
+    cache::PART,
     lifecycle::PART,
 ];
 

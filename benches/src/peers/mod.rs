@@ -7,6 +7,11 @@
 pub mod breakers;
 pub mod breakers_wheelhouse;
 mod btree;
+pub mod caches;
+mod caches_moka;
+mod caches_quick;
+mod caches_rust_zero;
+pub mod caches_wheelhouse;
 mod delayqueue;
 pub mod delayqueue_task;
 mod failsafe;
@@ -32,6 +37,10 @@ use std::time::{Duration, Instant};
 
 pub use breakers::{CallBreaker, Opens};
 pub use btree::BTree;
+pub use caches_moka::{MiniMoka, Moka};
+pub use caches_quick::QuickCache;
+pub use caches_rust_zero::RustZeroCache;
+pub use caches_wheelhouse::OurCache;
 pub use delayqueue::DelayQueue;
 pub use delayqueue_task::DelayQueueTask;
 pub use failsafe::{FailsafeConsecutive, FailsafeRate};
