@@ -156,7 +156,8 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// The clock, instead of the system's. It is read in every lookup.
+    /// The clock, instead of the system's. It is read in every lookup, under the lock of a shard: it
+    /// must not use the cache.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
@@ -180,8 +181,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// with an age close to the time to live, refresh-ahead. Only
     /// [`take_refreshing`](Cache::take_refreshing) and its likes do so, one load of a key at a time.
     ///
-    /// `age` is more than zero and less than the time to live, which has to be set. A value with a
-    /// lifetime of its own is loaded anew as long before its end. `spawn` gets each [`Reload`] on the
+    /// `age` is more than zero and less than the time to live, which has to be set; lifetimes then
+    /// deviate by half of it at most, and so does the age. A value with a lifetime of its own is loaded
+    /// anew as long before its end, and at once where that is before it came. `spawn` gets each [`Reload`] on the
     /// thread of the caller who found the value old, outside every lock, and is to return at once; it
     /// may drop it, and the next caller tries again.
     ///
@@ -342,7 +344,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
         let life = self.time_to_live.unwrap_or_default();
         let refresh = self
             .refresh
-            .map(|(age, refresh)| refresh.within(micros(life.saturating_sub(age)).max(1)));
+            .map(|(age, refresh)| refresh.at(micros(age), micros(life)));
         let inner = Inner {
             cells: cells.collect(),
             hasher: self.hasher,

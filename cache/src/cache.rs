@@ -524,9 +524,11 @@ where
     /// ```
     #[must_use]
     pub fn report(&self) -> Report {
-        let (inner, stats) = (self.inner(), self.stats());
+        let inner = self.inner();
         let now = inner.time.now();
         let mut reported = self.shared.reported.lock();
+        // Under the lock: the next report has to begin with later figures.
+        let stats = self.stats();
         reported.report(&inner.options.name, now, &stats)
     }
 

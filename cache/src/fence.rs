@@ -9,16 +9,22 @@
 //! Keys are told apart by their hash. Two keys of one hash pass each other's fences: a load that could
 //! have been stored is not.
 
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+/// Fences for which there is always room once there were some.
+const FEW: usize = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// A handful at a time: they are searched one by one.
-    fences: Vec<Fence>,
+    /// By the hash of the key. Few as a rule, but as many as keys that are loaded at once.
+    fences: HashMap<u64, Fence, RandomState>,
     last: u64,
 }
 
 #[derive(Debug)]
 struct Fence {
-    hash: u64,
     number: u64,
     watchers: usize,
     /// The number at which somebody has begun to load the key anew.
@@ -34,12 +40,12 @@ impl Fences {
         }
         self.last += 1;
         let number = self.last;
-        self.fences.push(Fence {
-            hash,
+        let fence = Fence {
             number,
             watchers: 1,
             claimed: None,
-        });
+        };
+        self.fences.insert(hash, fence);
         number
     }
 
@@ -78,10 +84,14 @@ impl Fences {
 
     /// Ends to watch.
     pub(crate) fn leave(&mut self, hash: u64) {
-        if let Some(at) = self.fences.iter().position(|fence| fence.hash == hash) {
-            self.fences[at].watchers -= 1;
-            if self.fences[at].watchers == 0 {
-                self.fences.swap_remove(at);
+        if let Some(fence) = self.find(hash) {
+            fence.watchers -= 1;
+            if fence.watchers == 0 {
+                self.fences.remove(&hash);
+                if self.fences.is_empty() {
+                    // After a peak the memory goes too.
+                    self.fences.shrink_to(FEW);
+                }
             }
         }
     }
@@ -100,14 +110,14 @@ impl Fences {
 
     /// All keys are changed.
     pub(crate) fn pass_all(&mut self) {
-        for fence in &mut self.fences {
+        for fence in self.fences.values_mut() {
             self.last += 1;
             fence.number = self.last;
         }
     }
 
     fn find(&mut self, hash: u64) -> Option<&mut Fence> {
-        self.fences.iter_mut().find(|fence| fence.hash == hash)
+        self.fences.get_mut(&hash)
     }
 }
 

@@ -4,7 +4,7 @@
 //! - One lock per shard; a thread holds one of them at a time. The lock of the tuner and the one for
 //!   making room are never held together with a shard's by the same thread, but that whoever makes
 //!   room takes shards one after the other.
-//! - Of user code only `Hash` and `Eq` of keys and `Clone` of values run under a shard's lock.
+//! - Of user code only `Hash` and `Eq` of keys, `Clone` of values and the clock run under a shard's lock.
 //!   Weighers, listeners, loads, conditions and every drop run outside.
 //! - What a shard loses goes into a `Gone`, which is told after the lock is released.
 //!
@@ -372,6 +372,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
                 drop(cell);
                 credit = self.room_elsewhere(number, credit, needed, gone);
                 cell = self.cells[number].lock();
+                // Whoever has looked at the key meanwhile comes before this value too.
+                cell.pass(hash);
                 if self.is_closed() {
                     self.budget.release(credit);
                     let removed = Removed::new(key, value, deadline, extra.weight);
@@ -578,6 +580,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         let now = self.time.now();
         if life != NEVER {
             let spread = ((u128::from(life) * u128::from(options.jitter)) >> 32) as u64;
+            // A value is not to be old when it comes.
+            let most = options.refresh.as_ref().map_or(spread, |one| one.age / 2);
+            let spread = spread.min(most);
             let random = cell.random.u64(0..=2 * spread);
             extra.hard = now.saturating_add(life - spread + random).min(NEVER);
         }

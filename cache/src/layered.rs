@@ -5,6 +5,8 @@
 //! - Whoever writes a value to the store looks at the fence after that, and deletes what was written if
 //!   the fence was passed since its load began, or since its own change.
 //!
+//! A future that is dropped between the two cannot delete: its docs say so.
+//!
 //! So a value written after a change's own write to the store is seen to be late, and one written
 //! before is overwritten. What is deleted too much is loaded again.
 
@@ -17,8 +19,10 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
+use crate::event::Gone;
 use crate::inner::Watch;
 use crate::shard::NEVER;
+use crate::time::micros;
 use crate::{Cache, Closed, Loaded, TakeError};
 
 /// A store behind a cache, on whose answers a thread waits.
@@ -187,7 +191,8 @@ where
     /// How long a value lives behind the cache that lives for `own` there, or as the cache says.
     fn lifetime(&self, own: Option<Duration>) -> Option<Duration> {
         let general = self.cache.inner().options.time_to_live;
-        own.or_else(|| (general != NEVER).then(|| Duration::from_micros(general)))
+        let own = own.unwrap_or(Duration::from_micros(general));
+        (micros(own) != NEVER).then_some(own)
     }
 
     fn watch(&self, key: &K) -> Watch<'_, K, V, S> {
@@ -208,6 +213,22 @@ where
         let (stored, watch) = inner.store_watched(hash, key.clone(), value.clone(), own);
         stored.map_err(|value| Closed { value })?;
         Ok(watch)
+    }
+
+    /// Once a value has been written to the store: whether the key has changed since. If so, or if the
+    /// value has left memory, what came there from the store meanwhile may be older: it is removed,
+    /// and what is on its way is not stored.
+    fn settle(&self, key: &K, watch: &Watch<'_, K, V, S>) -> bool {
+        let inner = self.cache.inner();
+        let mut gone = Gone::new();
+        let mut cell = inner.cell(watch.hash);
+        let has_changed = !cell.fences.is_unchanged(watch.hash, watch.number());
+        if has_changed || cell.shard.find(watch.hash, |other| other == key).is_none() {
+            inner.remove_in(&mut cell, watch.hash, |other| other == key, &mut gone);
+        }
+        drop(cell);
+        inner.tell(gone);
+        has_changed
     }
 
     fn has_changed(&self, watch: &Watch<'_, K, V, S>) -> bool {
@@ -329,7 +350,8 @@ where
         } else {
             store.put(&key, &value, lifetime)
         };
-        if written.is_err() || self.has_changed(&watch) {
+        let has_changed = self.settle(&key, &watch);
+        if written.is_err() || has_changed {
             // An older value is worse than none.
             self.note(store.del(&key));
         }
@@ -358,7 +380,8 @@ where
         Ok(found.map(|loaded| self.cache.loaded(loaded, key, &watch)))
     }
 
-    /// As [`Cache::try_take_async`], likewise.
+    /// As [`Cache::try_take_async`], likewise. Dropped while it writes to the second level, it may leave
+    /// there what is older than a change that came meanwhile.
     ///
     /// # Errors
     /// As [`Cache::try_take_async`]. Failures of the second level are [counted](Self::failures).
@@ -391,7 +414,8 @@ where
         self.cache.try_take_async(key, load).await
     }
 
-    /// As [`set`](Self::set). Dropped half way it may have stored the value in memory only.
+    /// As [`set`](Self::set). Dropped half way the levels may differ: the value may be in memory only,
+    /// or be written to the second level after a later one.
     ///
     /// # Errors
     /// [`SetError`] when the cache is closed, or the second level failed.
@@ -438,7 +462,8 @@ where
         } else {
             store.put(&key, &value, lifetime).await
         };
-        if written.is_err() || self.has_changed(&watch) {
+        let has_changed = self.settle(&key, &watch);
+        if written.is_err() || has_changed {
             // An older value is worse than none.
             self.note(store.del(&key).await);
         }

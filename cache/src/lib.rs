@@ -35,7 +35,8 @@
 //!   stored if its key was set or removed, or the cache cleared, after it began.
 //! - G5, small steps: one operation reclaims 128 entries at most.
 //! - Listeners, loads, weighers, conditions and `Drop` of keys and values run outside every lock and
-//!   may use the cache. `Hash`, `Eq` and `Clone` run under a shard's lock and must not; keep values
+//!   may use the cache. `Hash`, `Eq`, `Clone` and the clock run under a shard's lock and must
+//!   not; keep values
 //!   that are costly to clone in an `Arc`.
 //! - Nothing starts a thread but [`Driver::start`].
 //!

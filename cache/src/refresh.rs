@@ -16,8 +16,9 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Instant;
+
+use crossbeam_utils::sync::{Parker, Unparker};
 
 use crate::cache::Shared;
 use crate::shard::{Entry, Micros, NEVER};
@@ -37,17 +38,19 @@ impl Reload {
     /// # Panics
     /// When the load does.
     pub fn run(self) {
-        struct Unpark(Thread);
+        // Not the thread's own token, which a load that blocks may take.
+        struct Unpark(Unparker);
         impl Wake for Unpark {
             fn wake(self: Arc<Self>) {
                 self.0.unpark();
             }
         }
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let parker = Parker::new();
+        let waker = Waker::from(Arc::new(Unpark(parker.unparker().clone())));
         let mut context = Context::from_waker(&waker);
         let mut work = pin!(self.0);
         while work.as_mut().poll(&mut context).is_pending() {
-            thread::park();
+            parker.park();
         }
     }
 }
@@ -165,6 +168,8 @@ where
 /// When and where values are loaded anew.
 #[derive(Clone)]
 pub(crate) struct Refresh {
+    /// How old a value is then that lives as long as the cache says.
+    pub(crate) age: Micros,
     /// How long before its deadline a value is old.
     window: Micros,
     spawn: Arc<dyn Fn(Reload) + Send + Sync>,
@@ -181,13 +186,16 @@ impl fmt::Debug for Refresh {
 impl Refresh {
     pub(crate) fn new(spawn: impl Fn(Reload) + Send + Sync + 'static) -> Self {
         Refresh {
+            age: 0,
             window: 0,
             spawn: Arc::new(spawn),
         }
     }
 
-    pub(crate) fn within(mut self, window: Micros) -> Self {
-        self.window = window;
+    /// A value is old at `age` where it lives for `life`.
+    pub(crate) fn at(mut self, age: Micros, life: Micros) -> Self {
+        self.age = age;
+        self.window = life.saturating_sub(age).max(1);
         self
     }
 
@@ -199,7 +207,7 @@ impl Refresh {
         hard: Micros,
         now: impl FnOnce() -> Micros,
     ) -> bool {
-        hard != NEVER && (entry.is_extended() || hard <= now().saturating_add(self.window))
+        entry.is_extended() || (hard != NEVER && hard <= now().saturating_add(self.window))
     }
 }
 
@@ -226,8 +234,13 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// Hands a load of the key to the background. The fence has been claimed at `number`.
-    pub(crate) fn reload<E, L, F>(self: &Arc<Self>, hash: u64, number: u64, key: K, load: F)
-    where
+    pub(crate) fn reload<E, L, F>(
+        self: &Arc<Self>,
+        hash: u64,
+        number: u64,
+        key: K,
+        load: impl FnOnce(&K) -> F,
+    ) where
         E: Send + Sync + 'static,
         L: Into<Loaded<V>>,
         F: Future<Output = Result<L, E>> + Send + 'static,
@@ -240,6 +253,7 @@ where
             hash,
             number,
         };
+        let load = load(&key);
         let work = async move {
             let began = Instant::now();
             let loaded = load.await.map(Into::into);

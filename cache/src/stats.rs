@@ -12,7 +12,7 @@ pub struct Stats {
     pub hits: u64,
     /// Lookups that found none.
     pub misses: u64,
-    /// Callers that got the value of another caller's load.
+    /// Callers that had no load of their own run: they got the outcome of another's.
     pub coalesced: u64,
     /// Loads that gave a value.
     pub loads_ok: u64,

@@ -402,7 +402,8 @@ where
                 Some(position) if cell.shard.entry(position).deadline() > now => {
                     let longer = inner.options.stale_on_error;
                     if longer > 0 {
-                        cell.shard.extend(position, longer);
+                        let idle = now.saturating_add(inner.options.time_to_idle);
+                        cell.shard.extend(position, longer, idle);
                     }
                 }
                 _ if inner.options.negative_ttl > 0 => {
@@ -453,8 +454,10 @@ where
         match loader.find(hash, &key, true)? {
             Found::Value(value) => Ok(value),
             Found::Old(value, number) => {
-                let loaded = key.clone();
-                shared.reload(hash, number, key, async move { load(&loaded) });
+                shared.reload(hash, number, key, |key| {
+                    let key = key.clone();
+                    async move { load(&key) }
+                });
                 Ok(value)
             }
             Found::Nothing(watch) => loader.lead(hash, &key, &watch, load),
@@ -476,7 +479,7 @@ where
         match loader.find(hash, &key, true)? {
             Found::Value(value) => Ok(value),
             Found::Old(value, number) => {
-                shared.reload(hash, number, key, load);
+                shared.reload(hash, number, key, |_| load);
                 Ok(value)
             }
             Found::Nothing(watch) => loader.lead_async(hash, &key, &watch, load).await,

@@ -232,7 +232,7 @@ fn no_load_undoes_a_change_behind_the_memory() {
     }
 }
 
-/// Of two sets at once the second level keeps the one that memory has, or none.
+/// Of two sets at once both levels keep the later one, or none.
 #[test]
 fn no_set_undoes_a_later_one_behind_the_memory() {
     let (layered, _) = layered();
@@ -245,8 +245,49 @@ fn no_set_undoes_a_later_one_behind_the_memory() {
     };
     assert!(layered.second().before_put.set(Box::new(later)).is_ok());
     layered.set(1, 10).unwrap();
-    assert_eq!(layered.cache().peek(&1), Some(11));
-    assert_eq!(layered.second().of(1), None);
+    assert_ne!(layered.cache().peek(&1), Some(10));
+    assert_eq!(layered.second().of(1), layered.cache().peek(&1));
+}
+
+/// A value that is not in memory when it is written lets readers bring the older one there.
+#[test]
+fn no_reader_brings_the_older_value_back_during_a_set() {
+    for case in ["evicted", "too heavy", "expired"] {
+        let cache = Cache::builder()
+            .weight(100, |_, value| *value)
+            .policy(wheelhouse_cache::Policy::Lru)
+            .build()
+            .unwrap();
+        let layered = cache.layered(Store::default());
+        layered.second().map.lock().unwrap().insert(1, (50, None));
+        let reads = layered.clone();
+        let done = AtomicBool::new(false);
+        let read = move || {
+            if !done.swap(true, Ordering::Relaxed) {
+                if case == "evicted" {
+                    reads.cache().set(2, 100).unwrap();
+                    reads.cache().remove(&2);
+                }
+                assert_eq!(reads.get(&1), Ok(Some(50)), "{case}: not written yet");
+            }
+        };
+        assert!(layered.second().before_put.set(Box::new(read)).is_ok());
+        match case {
+            "evicted" => layered.set(1, 60).unwrap(),
+            "too heavy" => layered.set(1, 200).unwrap(),
+            _ => layered
+                .set_with_ttl(1, 60, Duration::from_nanos(1))
+                .unwrap(),
+        }
+        assert_ne!(layered.get(&1), Ok(Some(50)), "{case}");
+    }
+}
+
+#[test]
+fn without_end_is_said_as_such() {
+    let (layered, _) = layered();
+    layered.set_with_ttl(1, 10, Duration::MAX).unwrap();
+    assert_eq!(layered.second().map.lock().unwrap()[&1], (10, None));
 }
 
 /// A removal that comes while a value is on its way from behind into memory.

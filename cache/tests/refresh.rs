@@ -202,6 +202,88 @@ fn a_value_lives_longer_once_when_its_load_fails() {
     assert_eq!(cache.get(&1), None);
 }
 
+#[test]
+fn a_value_without_end_after_a_failure_is_still_loaded_anew() {
+    let (cache, clock, waiting) = refreshing(|builder| builder.stale_on_error(Duration::MAX));
+    cache.set(1, 10).unwrap();
+    clock.advance(2 * SECOND);
+    assert_eq!(cache.try_take_refreshing(1, fails), Ok(10));
+    waiting.run();
+    clock.advance(1000 * SECOND);
+    let load = |_: &u32| Ok::<_, &str>(11);
+    assert_eq!(cache.try_take_refreshing(1, load), Ok(10));
+    waiting.run();
+    assert_eq!(cache.get(&1), Some(11));
+}
+
+#[test]
+fn values_that_deviate_are_not_old_when_they_come() {
+    let (cache, clock, waiting) = refreshing(|builder| {
+        builder
+            .capacity(1000)
+            .time_to_live(600 * SECOND)
+            .jitter(0.05)
+    });
+    for key in 0..300 {
+        cache.set(key, key).unwrap();
+        assert_eq!(cache.take_refreshing(key, |_| 0), Ok(key));
+    }
+    clock.advance(SECOND / 2 - Duration::from_micros(1));
+    (0..300).for_each(|key| assert_eq!(cache.take_refreshing(key, |_| 0), Ok(key)));
+    assert_eq!(waiting.len(), 0);
+    clock.advance(SECOND + Duration::from_micros(2));
+    (0..300).for_each(|key| assert_eq!(cache.take_refreshing(key, |_| 0), Ok(key)));
+    assert_eq!(waiting.len(), 300);
+}
+
+/// The thread's own token is not the only one that wakes.
+#[test]
+fn a_load_that_blocks_misses_no_wake() {
+    let (cache, clock, waiting) = refreshing(|builder| builder);
+    cache.set(1, 10).unwrap();
+    clock.advance(2 * SECOND);
+    let mut woken = false;
+    let load = std::future::poll_fn(move |context| {
+        if std::mem::replace(&mut woken, true) {
+            return std::task::Poll::Ready(11);
+        }
+        let waker = context.waker().clone();
+        thread::spawn(move || waker.wake()).join().unwrap();
+        // Takes the token, if there is one.
+        thread::park_timeout(Duration::ZERO);
+        std::task::Poll::Pending
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    assert_eq!(
+        runtime.block_on(cache.take_refreshing_async(1, load)),
+        Ok(10)
+    );
+    waiting.run();
+    assert_eq!(cache.get(&1), Some(11));
+}
+
+#[test]
+fn a_failure_does_not_make_an_unused_value_live_longer() {
+    let (cache, clock, waiting) = refreshing(|builder| {
+        builder
+            .time_to_idle(4 * SECOND)
+            .stale_on_error(100 * SECOND)
+    });
+    cache.set(1, 10).unwrap();
+    for _ in 0..3 {
+        clock.advance(3 * SECOND);
+        assert_eq!(cache.get(&1), Some(10));
+    }
+    assert_eq!(cache.try_take_refreshing(1, fails), Ok(10));
+    waiting.run();
+    clock.advance(4 * SECOND - Duration::from_micros(1));
+    assert!(cache.contains(&1), "idle until 13 s");
+    clock.advance(Duration::from_micros(1));
+    assert!(!cache.contains(&1));
+}
+
 /// The end that hits move stays where it is, and counts again once they have moved it.
 #[test]
 fn idle_values_live_longer_while_they_are_used() {

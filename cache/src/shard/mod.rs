@@ -354,8 +354,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             .map_or_else(deadline, |hard| hard[position])
     }
 
-    /// Puts the deadline of the entry at `position` off by `more`, once for each value.
-    pub(crate) fn extend(&mut self, position: usize, more: Micros) {
+    /// Puts the deadline of the entry at `position` off by `more`, once for each value, but not beyond
+    /// `idle`, which hits move.
+    pub(crate) fn extend(&mut self, position: usize, more: Micros, idle: Micros) {
         let entry = &self.entries[position];
         let (hard, deadline) = (self.hard(position), entry.deadline());
         if entry.is_extended() || hard == NEVER {
@@ -368,7 +369,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         }
         // An earlier one is that of an idle entry, which hits move.
         if deadline == hard {
-            self.set_deadline(position, later);
+            self.set_deadline(position, later.min(idle).max(deadline));
         }
     }
 
