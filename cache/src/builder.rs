@@ -58,7 +58,7 @@ pub struct Builder<K, V, S = RandomState> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reclaim {
-    /// Stores do, at most 128 entries each.
+    /// Stores do, at most 128 entries each, of the shard that they store in.
     #[default]
     InOperations,
     /// [`Cache::run_pending`] only: on a thread of yours, or a [`Driver`](crate::Driver).

@@ -204,7 +204,8 @@ fn c67_at_the_edges_of_ticks() {
 #[test]
 fn c73_a_stream_of_short_lived_keys_is_held_for_its_lifetime_only() {
     let clock = ManualClock::new();
-    let cache = exact(&clock).build().unwrap();
+    // Stores reclaim in their own shard: with several it depends on the hashes how soon each is met.
+    let cache = exact(&clock).shards(1).build().unwrap();
     let mut most = 0;
     for key in 0..60_000 {
         cache.set_with_ttl(key, key, SECOND).unwrap();
