@@ -14,6 +14,8 @@ const LONGEST: Duration = Duration::from_secs(36_525 * 86_400);
 const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 /// Bytes that a key or a topic may have.
 const NAME_BYTES: usize = 256;
+/// What the server's own streams begin with. A task for one of them would be its own next command.
+const OWN: &str = "wheelhouse:";
 
 /// The name of a task: 1 to 256 bytes of UTF-8. Clones share it.
 ///
@@ -191,6 +193,13 @@ impl Task {
         let TargetFields::Topic(topic) = &fields.target;
         if !(1..=NAME_BYTES).contains(&topic.len()) {
             return Err(refused("target.topic", topic, "1 to 256 bytes"));
+        }
+        if topic.starts_with(OWN) {
+            return Err(refused(
+                "target.topic",
+                topic,
+                "names that do not begin with wheelhouse:",
+            ));
         }
         let ttl = fields.ttl.as_deref();
         Ok(Task {

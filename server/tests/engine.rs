@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wheelhouse_server::engine::{
-    Cancelled, Engine, EventKind, InProcess, Left, Message, PublishError, Publishing, Put, Refused,
-    Topics, Watch,
+    Cancelled, Ending, Engine, EventKind, InProcess, Left, Message, PublishError, Publishing, Put,
+    Refused, Topics, Watch,
 };
 use wheelhouse_server::task::{Key, Task, TaskError};
 use wheelhouse_wheel::ManualClock;
@@ -271,6 +271,61 @@ async fn an_attempt_that_hangs_times_out_and_a_stop_waits_no_longer() {
     assert_eq!(late, Err(Refused::Stopping));
 }
 
+/// Each end is told once, to those who asked about that very task.
+#[tokio::test]
+async fn who_asks_is_told_once_how_a_task_ended() {
+    let clock = ManualClock::new();
+    let engine = engine(
+        Failing {
+            left: AtomicU32::new(1),
+        },
+        &clock,
+    );
+    let mut watch = engine.watch();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let ask = |name: &'static str| {
+        let tell = tell.clone();
+        move |ending| tell.send((name, ending)).unwrap()
+    };
+    let put = |name: &'static str, asked: &'static str, json: &str| {
+        let done = engine.put_and_tell(key(name), task(json), ask(asked));
+        done.unwrap();
+    };
+    let hour = r#"{"delay":"1h","target":{"topic":"t"}}"#;
+    let once = r#"{"delay":"0s","target":{"topic":"t"},"retry":{"max_attempts":1}}"#;
+
+    put("a", "first", hour);
+    put("a", "second", hour);
+    assert_eq!(told.try_recv().unwrap(), ("first", Ending::Replaced));
+    engine.tell_ending(&key("a"), ask("also second")).unwrap();
+    let panics = engine.tell_ending(&key("a"), |_| panic!("of the caller's own"));
+    panics.unwrap();
+    engine.cancel(&key("a")).unwrap();
+    assert_eq!(told.try_recv().unwrap(), ("second", Ending::Cancelled));
+    assert_eq!(told.try_recv().unwrap(), ("also second", Ending::Cancelled));
+    let gone = engine.tell_ending(&key("a"), ask("nobody"));
+    assert_eq!(gone, Err(Refused::NotFound(key("a"))));
+
+    put("b", "dies", once);
+    clock.advance(Duration::from_millis(2));
+    while !matches!(next(&mut watch).await.1, EventKind::Dead(_)) {}
+    assert_eq!(told.recv().await.unwrap(), ("dies", Ending::Dead));
+    put("c", "arrives", once);
+    clock.advance(Duration::from_millis(2));
+    assert_eq!(told.recv().await.unwrap(), ("arrives", Ending::Delivered));
+
+    // A task that repeats has not ended when it was delivered.
+    put("d", "repeats", r#"{"every":"1s","target":{"topic":"t"}}"#);
+    clock.advance(SECOND + Duration::from_millis(2));
+    while next(&mut watch).await.1 != EventKind::Delivered(1) {}
+    assert!(told.try_recv().is_err());
+    engine.stop().await;
+    assert_eq!(told.try_recv().unwrap(), ("repeats", Ending::Stopped));
+    let late = engine.put_and_tell(key("e"), task(hour), ask("nobody"));
+    assert_eq!(late, Err(Refused::Stopping));
+    assert!(told.try_recv().is_err());
+}
+
 #[tokio::test]
 async fn pages_are_in_order_and_complete() {
     let clock = ManualClock::new();
@@ -334,6 +389,10 @@ fn what_is_no_task_is_refused_with_its_field() {
         ),
         (r#"{"delay":"1s","tz":"UTC","target":{"topic":"t"}}"#, "tz"),
         (r#"{"delay":"1s","target":{"topic":""}}"#, "target.topic"),
+        (
+            r#"{"delay":"1s","target":{"topic":"wheelhouse:tasks"}}"#,
+            "target.topic",
+        ),
         (r#"{"delay":"1s","target":{"topic":"t"},"ttl":"x"}"#, "ttl"),
         (
             r#"{"delay":"1s","target":{"topic":"t"},"retry":{"max_attempts":0}}"#,

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wheelhouse_wheel::{Clock, Driven, SystemClock, TimingWheel};
 
+use super::ending::Endings;
 use super::store::Store;
 use super::topics::Topics;
 use super::{Counts, Engine, Inner};
@@ -121,6 +122,7 @@ impl Builder {
             topics: self.topics,
             events: broadcast::Sender::new(EVENTS),
             dead: Mutex::new(VecDeque::new()),
+            endings: Endings::default(),
             max_tasks: self.max_tasks,
             max_dead: self.max_dead,
             attempt_timeout: self.attempt_timeout,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use super::ending::{Ended, Ending};
 use super::event::EventKind;
 use super::store::{Record, Repeat, Shard};
 use super::topics::Message;
@@ -67,7 +68,9 @@ impl Inner {
             u128::try_from(late).is_ok_and(|late| late > ttl.as_millis())
         });
         if expired {
-            self.give_up(&mut shard, key, "its time to live has passed".into(), now);
+            let ended = self.give_up(&mut shard, key, "its time to live has passed".into(), now);
+            drop(shard);
+            ended.tell(Ending::Dead);
             return Turn::Stale;
         }
         record.attempts += 1;
@@ -95,13 +98,14 @@ impl Inner {
         };
         record.firing = false;
         let attempts = record.attempts;
-        match outcome {
+        let (ended, ending) = match outcome {
             Ok(()) => {
                 self.tell(key, EventKind::Delivered(attempts));
-                self.go_on(&mut shard, key, now);
+                (self.go_on(&mut shard, key, now), Ending::Delivered)
             }
             Err(reason) if attempts >= record.retry.max_attempts => {
-                self.give_up(&mut shard, key, reason.into(), now);
+                let ended = self.give_up(&mut shard, key, reason.into(), now);
+                (ended, Ending::Dead)
             }
             Err(reason) => {
                 let wait = record.retry.wait_after(attempts);
@@ -110,11 +114,14 @@ impl Inner {
                 record.generation = self.arm(key, wait);
                 let next = timestamp(record.next_ms);
                 self.tell(key, EventKind::Retrying(attempts, next, reason.into()));
+                return;
             }
-        }
+        };
+        drop(shard);
+        ended.tell(ending);
     }
 
-    fn give_up(&self, shard: &mut Shard, key: &Key, reason: Arc<str>, now: SystemTime) {
+    fn give_up(&self, shard: &mut Shard, key: &Key, reason: Arc<str>, now: SystemTime) -> Ended {
         self.counts.dead.fetch_add(1, Ordering::Relaxed);
         if let Some(record) = shard.get(&**key) {
             let letter = DeadLetter {
@@ -131,13 +138,14 @@ impl Inner {
             dead.drain(..over);
         }
         self.tell(key, EventKind::Dead(reason));
-        self.go_on(shard, key, now);
+        self.go_on(shard, key, now)
     }
 
-    /// Arms the next time of a task that repeats, and lets go of one that does not.
-    fn go_on(&self, shard: &mut Shard, key: &Key, now: SystemTime) {
+    /// Arms the next time of a task that repeats, and lets go of one that does not: gives whom to tell,
+    /// once the lock is released.
+    fn go_on(&self, shard: &mut Shard, key: &Key, now: SystemTime) -> Ended {
         let Some(record) = shard.get_mut(&**key) else {
-            return;
+            return Ended::default();
         };
         let now_ms = later(now, Duration::ZERO);
         let next_ms = record.repeat.as_deref().and_then(|repeat| match repeat {
@@ -151,10 +159,12 @@ impl Inner {
             Some(next_ms) => {
                 (record.due_ms, record.next_ms, record.attempts) = (next_ms, next_ms, 0);
                 record.generation = self.arm(key, until(timestamp(next_ms), now));
+                Ended::default()
             }
             None => {
                 shard.remove(&**key);
                 self.counts.pending.fetch_sub(1, Ordering::Relaxed);
+                self.endings.take(key)
             }
         }
     }

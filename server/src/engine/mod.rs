@@ -5,6 +5,7 @@
 //! | store.rs | records by key, in order |
 //! | deliver.rs | from a timer to a settled attempt |
 //! | event.rs | what happens, as it happens |
+//! | ending.rs | who is told when a task ends |
 //! | topics.rs | where due tasks go |
 //! | builder.rs | settings |
 //!
@@ -19,6 +20,7 @@
 
 mod builder;
 mod deliver;
+mod ending;
 mod event;
 mod store;
 mod topics;
@@ -41,9 +43,11 @@ use wheelhouse_wheel::{Clock, TimingWheel};
 use crate::task::{Key, Schedule, Target, Task, TaskError};
 
 pub use builder::{BuildError, Builder};
+pub use ending::Ending;
 pub use event::{Event, EventKind, Lagged, Watch};
 pub use topics::{InProcess, Message, PublishError, Publishing, Subscription, Topics};
 
+use ending::Endings;
 use store::{Record, Repeat, Store};
 
 /// Entries that a page of [`Engine::list`] has at most.
@@ -178,6 +182,7 @@ struct Inner {
     topics: Box<dyn Topics>,
     events: broadcast::Sender<Event>,
     dead: Mutex<VecDeque<DeadLetter>>,
+    endings: Endings,
     max_tasks: usize,
     max_dead: usize,
     attempt_timeout: Duration,
@@ -214,6 +219,62 @@ impl Engine {
     /// [`Refused::Full`] when the key is new, [`Refused::Stopping`], and [`Refused::Task`] when a cron
     /// expression never comes.
     pub fn put(&self, key: Key, task: Task) -> Result<Put, Refused> {
+        self.take_in(key, task, None)
+    }
+
+    /// The same, and calls `ended` once when this task has ended: outside the engine's locks, by
+    /// whoever ends it, so it should not wait. It is dropped uncalled when the task is refused, and
+    /// with an engine that was not stopped. A task that nobody asks about costs nothing for it.
+    ///
+    /// ```
+    /// use tokio::sync::oneshot;
+    /// use wheelhouse_server::engine::{Ending, Engine, InProcess};
+    /// use wheelhouse_server::task::{Key, Task};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::builder(InProcess::new()).build()?;
+    /// let task = Task::from_json(br#"{"delay":"10ms","target":{"topic":"t"}}"#)?;
+    /// let (told, ending) = oneshot::channel();
+    /// engine.put_and_tell(Key::new("a")?, task, |ending| drop(told.send(ending)))?;
+    /// assert_eq!(ending.await?, Ending::Delivered);
+    /// # engine.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn put_and_tell(
+        &self,
+        key: Key,
+        task: Task,
+        ended: impl FnOnce(Ending) + Send + 'static,
+    ) -> Result<Put, Refused> {
+        self.take_in(key, task, Some(Box::new(ended)))
+    }
+
+    /// Calls `ended` as [`put_and_tell`](Self::put_and_tell) does, for the task that is under `key` now.
+    ///
+    /// # Errors
+    /// [`Refused::NotFound`], and [`Refused::Stopping`].
+    pub fn tell_ending(
+        &self,
+        key: &Key,
+        ended: impl FnOnce(Ending) + Send + 'static,
+    ) -> Result<(), Refused> {
+        let inner = &*self.inner;
+        let shard = inner.store.lock(key);
+        if inner.stopping.is_cancelled() {
+            return Err(Refused::Stopping);
+        }
+        if !shard.contains_key(&**key) {
+            return Err(Refused::NotFound(key.clone()));
+        }
+        inner.endings.add(key, Box::new(ended));
+        Ok(())
+    }
+
+    fn take_in(&self, key: Key, task: Task, ended: Option<ending::Tell>) -> Result<Put, Refused> {
         let inner = &*self.inner;
         let now = inner.clock.system_now();
         let (due_ms, delay, repeat) = first_due(task.schedule, now)?;
@@ -246,6 +307,12 @@ impl Engine {
             None => (Put::Created, EventKind::Created),
         };
         inner.tell(&key, kind);
+        let replaced = inner.endings.take(&key);
+        if let Some(ended) = ended {
+            inner.endings.add(&key, ended);
+        }
+        drop(shard);
+        replaced.tell(Ending::Replaced);
         Ok(put)
     }
 
@@ -274,6 +341,14 @@ impl Engine {
         Ok(due)
     }
 
+    /// The same for a time of the calendar; at once if that has passed.
+    ///
+    /// # Errors
+    /// Those of [`move_to`](Self::move_to).
+    pub fn move_to_time(&self, key: &Key, at: Timestamp) -> Result<Timestamp, Refused> {
+        self.move_to(key, until(at, self.inner.clock.system_now()))
+    }
+
     /// Takes a task out. The answer says whether an attempt was under way.
     ///
     /// # Errors
@@ -288,6 +363,9 @@ impl Engine {
         inner.counts.pending.fetch_sub(1, Ordering::Relaxed);
         inner.counts.cancelled.fetch_add(1, Ordering::Relaxed);
         inner.tell(key, EventKind::Cancelled);
+        let ended = inner.endings.take(key);
+        drop(shard);
+        ended.tell(Ending::Cancelled);
         Ok(match record.firing {
             true => Cancelled::UnderWay,
             false => Cancelled::InTime,
@@ -348,6 +426,12 @@ impl Engine {
         }
     }
 
+    /// Cancelled when the engine begins to stop.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.inner.stopping
+    }
+
     /// Takes nothing more in, begins no attempt, and waits for those under way: no longer than one
     /// may take. Any number of calls give the same answer. What is left can still be listed.
     pub async fn stop(&self) -> Left {
@@ -362,6 +446,7 @@ impl Engine {
         }
         inner.running.close();
         inner.running.wait().await;
+        inner.endings.take_all().tell(Ending::Stopped);
         Left {
             pending: inner.counts.pending.load(Ordering::Relaxed),
         }
