@@ -59,6 +59,16 @@ pub enum Schedule {
     Cron(Box<Cron>),
 }
 
+/// Another time for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Due {
+    /// So long from now.
+    Delay(Duration),
+    /// At this time of the calendar; at once if that has passed.
+    At(Timestamp),
+}
+
 /// Where a task is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,6 +115,7 @@ pub enum TaskError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskFields {
+    key: Option<String>,
     delay: Option<String>,
     at: Option<String>,
     every: Option<String>,
@@ -115,6 +126,14 @@ struct TaskFields {
     payload: Option<Box<RawValue>>,
     retry: Option<RetryFields>,
     ttl: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DueFields {
+    key: Option<String>,
+    delay: Option<String>,
+    at: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -187,8 +206,22 @@ impl Task {
     /// [`TaskError::Json`] when it is no object of these fields, [`TaskError::Field`] with the field
     /// whose value is not allowed.
     pub fn from_json(json: &[u8]) -> Result<Self, TaskError> {
-        let fields: TaskFields =
-            serde_json::from_slice(json).map_err(|error| TaskError::Json(error.to_string()))?;
+        let fields: TaskFields = fields(json)?;
+        no_key(fields.key.as_deref())?;
+        Task::from_fields(fields)
+    }
+
+    /// Reads a task from the same object with its `key`, as a line of a batch or a command has it.
+    ///
+    /// # Errors
+    /// Those of [`from_json`](Self::from_json), and for the key those of [`Key::new`].
+    pub fn keyed_from_json(json: &[u8]) -> Result<(Key, Self), TaskError> {
+        let mut fields: TaskFields = fields(json)?;
+        let key = key(fields.key.take())?;
+        Ok((key, Task::from_fields(fields)?))
+    }
+
+    fn from_fields(fields: TaskFields) -> Result<Self, TaskError> {
         let schedule = schedule(&fields)?;
         let TargetFields::Topic(topic) = &fields.target;
         if !(1..=NAME_BYTES).contains(&topic.len()) {
@@ -214,6 +247,40 @@ impl Task {
     }
 }
 
+impl Due {
+    /// Reads a time from a JSON object with exactly one of `delay` and `at`.
+    ///
+    /// # Errors
+    /// As those of [`Task::from_json`].
+    pub fn from_json(json: &[u8]) -> Result<Self, TaskError> {
+        let fields: DueFields = fields(json)?;
+        no_key(fields.key.as_deref())?;
+        Due::from_fields(&fields)
+    }
+
+    /// Reads a time from the same object with the `key` of its task.
+    ///
+    /// # Errors
+    /// As those of [`Task::keyed_from_json`].
+    pub fn keyed_from_json(json: &[u8]) -> Result<(Key, Self), TaskError> {
+        let mut fields: DueFields = fields(json)?;
+        let key = key(fields.key.take())?;
+        Ok((key, Due::from_fields(&fields)?))
+    }
+
+    fn from_fields(fields: &DueFields) -> Result<Self, TaskError> {
+        match (&fields.delay, &fields.at) {
+            (Some(text), None) => Ok(Due::Delay(duration("delay", text, Duration::ZERO)?)),
+            (None, Some(text)) => Ok(Due::At(time(text)?)),
+            _ => Err(TaskError::Field {
+                field: "due",
+                value: "not said once".to_owned(),
+                allowed: "exactly one of delay and at".to_owned(),
+            }),
+        }
+    }
+}
+
 impl Default for RetryPolicy {
     /// 5 attempts, 1 s, at most 60 s.
     fn default() -> Self {
@@ -234,6 +301,33 @@ impl RetryPolicy {
     }
 }
 
+fn fields<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TaskError> {
+    serde_json::from_slice(json).map_err(|error| TaskError::Json(error.to_string()))
+}
+
+fn key(said: Option<String>) -> Result<Key, TaskError> {
+    match said {
+        Some(key) => Key::new(key),
+        None => Err(TaskError::Json("missing field `key`".to_owned())),
+    }
+}
+
+fn no_key(said: Option<&str>) -> Result<(), TaskError> {
+    match said {
+        None => Ok(()),
+        Some(key) => Err(refused(
+            "key",
+            key,
+            "keys that are said outside of the object",
+        )),
+    }
+}
+
+fn time(text: &str) -> Result<Timestamp, TaskError> {
+    let at = text.parse::<Timestamp>();
+    at.map_err(|_| refused("at", text, "times by RFC 3339"))
+}
+
 fn schedule(fields: &TaskFields) -> Result<Schedule, TaskError> {
     if let (Some(zone), None) = (&fields.tz, &fields.cron) {
         return Err(refused("tz", zone, "zones beside cron alone"));
@@ -242,11 +336,7 @@ fn schedule(fields: &TaskFields) -> Result<Schedule, TaskError> {
         (Some(text), None, None, None) => {
             Ok(Schedule::Delay(duration("delay", text, Duration::ZERO)?))
         }
-        (None, Some(text), None, None) => {
-            let at = text.parse::<Timestamp>();
-            let at = at.map_err(|_| refused("at", text, "times by RFC 3339"))?;
-            Ok(Schedule::At(at))
-        }
+        (None, Some(text), None, None) => Ok(Schedule::At(time(text)?)),
         (None, None, Some(text), None) => {
             Ok(Schedule::Every(duration("every", text, SHORTEST_PERIOD)?))
         }

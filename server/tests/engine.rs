@@ -9,7 +9,7 @@ use wheelhouse_server::engine::{
     Cancelled, Ending, Engine, EventKind, InProcess, Left, Message, PublishError, Publishing, Put,
     Refused, Topics, Watch,
 };
-use wheelhouse_server::task::{Key, Task, TaskError};
+use wheelhouse_server::task::{Due, Key, Task, TaskError};
 use wheelhouse_wheel::ManualClock;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -430,5 +430,55 @@ fn what_is_no_task_is_refused_with_its_field() {
     for json in unreadable {
         let refused = Task::from_json(json.as_bytes()).unwrap_err();
         assert!(matches!(refused, TaskError::Json(_)), "{json}: {refused}");
+    }
+}
+
+#[test]
+fn a_task_and_a_time_may_come_with_their_key() {
+    let line = br#"{"key":"a","delay":"1s","target":{"topic":"t"}}"#;
+    assert_eq!(Task::keyed_from_json(line).unwrap().0, key("a"));
+    let line = br#"{"key":"a","delay":"1s"}"#;
+    let (name, due) = Due::keyed_from_json(line).unwrap();
+    assert_eq!((name, due), (key("a"), Due::Delay(SECOND)));
+    let at = Due::from_json(br#"{"at":"2030-01-01T00:00:00+01:00"}"#);
+    let expected = "2029-12-31T23:00:00Z".parse().unwrap();
+    assert_eq!(at, Ok(Due::At(expected)));
+
+    type Read = fn(&[u8]) -> Option<TaskError>;
+    let keyed_task: Read = |json| Task::keyed_from_json(json).err();
+    let bare_task: Read = |json| Task::from_json(json).err();
+    let keyed_due: Read = |json| Due::keyed_from_json(json).err();
+    let bare_due: Read = |json| Due::from_json(json).err();
+    let rows = [
+        (keyed_task, r#"{"delay":"1s","target":{"topic":"t"}}"#, ""),
+        (
+            keyed_task,
+            r#"{"key":"","delay":"1s","target":{"topic":"t"}}"#,
+            "key",
+        ),
+        (
+            bare_task,
+            r#"{"key":"a","delay":"1s","target":{"topic":"t"}}"#,
+            "key",
+        ),
+        (keyed_due, r#"{"delay":"1s"}"#, ""),
+        (bare_due, r#"{"key":"a","delay":"1s"}"#, "key"),
+        (bare_due, r#"{}"#, "due"),
+        (
+            bare_due,
+            r#"{"delay":"1s","at":"2030-01-01T00:00:00Z"}"#,
+            "due",
+        ),
+        (bare_due, r#"{"delay":"x"}"#, "delay"),
+        (bare_due, r#"{"at":"x"}"#, "at"),
+        (bare_due, r#"{"every":"1s"}"#, ""),
+    ];
+    for (read, json, expected) in rows {
+        let field = match read(json.as_bytes()) {
+            Some(TaskError::Field { field, .. }) => field,
+            Some(TaskError::Json(_)) => "",
+            other => panic!("{json}: {other:?}"),
+        };
+        assert_eq!(field, expected, "{json}");
     }
 }

@@ -40,7 +40,7 @@ use tokio_util::task::TaskTracker;
 use wheelhouse_wheel::cron::Timestamp;
 use wheelhouse_wheel::{Clock, TimingWheel};
 
-use crate::task::{Key, Schedule, Target, Task, TaskError};
+use crate::task::{Due, Key, Schedule, Target, Task, TaskError};
 
 pub use builder::{BuildError, Builder};
 pub use ending::Ending;
@@ -316,6 +316,18 @@ impl Engine {
         Ok(put)
     }
 
+    /// Makes a task due at another time; its attempts count from none again.
+    ///
+    /// # Errors
+    /// Those of [`move_to`](Self::move_to).
+    pub fn move_due(&self, key: &Key, due: Due) -> Result<Timestamp, Refused> {
+        let delay = match due {
+            Due::Delay(delay) => delay,
+            Due::At(at) => until(at, self.inner.clock.system_now()),
+        };
+        self.move_to(key, delay)
+    }
+
     /// Makes a task due `delay` from now; its attempts count from none again.
     ///
     /// # Errors
@@ -339,14 +351,6 @@ impl Engine {
         let due = timestamp(due_ms);
         inner.tell(key, EventKind::Moved(due));
         Ok(due)
-    }
-
-    /// The same for a time of the calendar; at once if that has passed.
-    ///
-    /// # Errors
-    /// Those of [`move_to`](Self::move_to).
-    pub fn move_to_time(&self, key: &Key, at: Timestamp) -> Result<Timestamp, Refused> {
-        self.move_to(key, until(at, self.inner.clock.system_now()))
     }
 
     /// Takes a task out. The answer says whether an attempt was under way.
