@@ -34,7 +34,11 @@
 //! - S4, bounded: tasks, dead letters, events and messages on their way each have a limit.
 #![warn(missing_docs)]
 
+#[cfg(feature = "serve")]
+pub mod config;
 pub mod engine;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 #[cfg(feature = "redis")]
 pub mod mq;
 pub mod task;
