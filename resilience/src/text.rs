@@ -1,13 +1,11 @@
 //! Settings from text: configuration files and command lines.
 
 use std::str::FromStr;
-#[cfg(feature = "tokio")]
 use std::time::Duration;
 
 use crate::BuildError;
 
 /// A duration, which has to have a unit: "10" could be seconds or nanoseconds.
-#[cfg(feature = "tokio")]
 pub(crate) fn duration(option: &str, value: &str) -> Result<Duration, BuildError> {
     humantime::parse_duration(value).map_err(|_| {
         let allowed = "a duration with its unit, as in 10s or 200ms";

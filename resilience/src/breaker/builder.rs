@@ -1,7 +1,6 @@
 //! [`BreakerBuilder`]: what a breaker is made of.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::trip::Trip;
 use super::{Breaker, Closing, Consecutive, Cusum, ErrorRate, HalfOpenEnd, Timers, Verdict};
 use crate::BuildError;
 use crate::clock::{NEVER, TimeSource, nanos};
+use crate::text::{self, number};
 
 /// Settings for breakers, from [`Breaker::builder`] and the presets.
 ///
@@ -243,12 +243,7 @@ impl BreakerBuilder {
     ///
     /// [`BuildError`] when there is no such option, or the text does not say a value of its kind.
     pub fn set(self, option: &str, value: &str) -> Result<Self, BuildError> {
-        let time = || {
-            humantime::parse_duration(value).map_err(|_| {
-                let allowed = "a duration with its unit, as in 10s or 200ms";
-                BuildError::new(option, value, allowed)
-            })
-        };
+        let time = || text::duration(option, value);
         Ok(match option {
             "cool_down" => self.cool_down(time()?),
             "growth" => self.growth(number(option, value, "a number")?),
@@ -324,12 +319,6 @@ static CONSECUTIVE: LazyLock<Arc<Settings>> = LazyLock::new(|| {
 
 const OPTIONS: &str = "cool_down, growth, max_cool_down, jitter, stable_after, max_probes, \
     probe_interval, lease, ramp, slow_after, max_in_flight and closing_successes";
-
-fn number<T: FromStr>(option: &str, value: &str, kind: &str) -> Result<T, BuildError> {
-    value
-        .parse()
-        .map_err(|_| BuildError::new(option, value, kind))
-}
 
 impl fmt::Debug for BreakerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

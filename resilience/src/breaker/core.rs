@@ -554,7 +554,11 @@ impl Core {
 
     pub(super) fn stats(&self) -> BreakerStats {
         let totals = self.tally.totals();
-        let window = self.tally.window_at(self.clock.nanos());
+        let now = self.clock.nanos();
+        let window = match &self.admission {
+            Admission::Throttle(throttle) => throttle.window(&self.tally, now),
+            Admission::Circuit => self.tally.window_at(now),
+        };
         let state = self.state();
         let (probes, rule_panics) = {
             let gate = self.gate.lock();

@@ -41,5 +41,11 @@ pub struct BreakerStats {
     /// its time.
     pub lost_transitions: u64,
     /// What is in the window of the first rate, if there is one, since the breaker last closed.
+    ///
+    /// Of a throttle, what it goes by: the admitted calls that ended, and those of them that failed.
+    /// In mode [`Sre`](crate::ThrottleMode::Sre), which does not count failures, all requests, those
+    /// rejected and those under way included, and the ones that were not accepted so far. In mode
+    /// [`Adaptive`](crate::ThrottleMode::Adaptive) more than 2 048 calls in a bucket are off by up to
+    /// one in 2 048.
     pub window: Outcomes,
 }

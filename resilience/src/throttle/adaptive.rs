@@ -51,7 +51,7 @@
 
 use std::time::Duration;
 
-use wheelhouse_collection::Probability;
+use wheelhouse_collection::{Outcomes, Probability};
 
 use crate::Verdict;
 use crate::breaker::tally::{Lane, SUCCESSES, Tally};
@@ -371,6 +371,17 @@ impl Adaptive {
             Mode::Open => gate.rejected(),
             Mode::GivenUp => 1.0,
             Mode::Ramp => 1.0 - self.ramp_share(now).min(1.0) * (1.0 - gate.rejected()),
+        }
+    }
+
+    /// The admitted calls of the window that ended.
+    pub(super) fn window(&self, tally: &Tally, now: u64) -> Outcomes {
+        self.look(tally, now);
+        let (succeeded, failed) = self.book.lock().window(&totals(tally));
+        Outcomes {
+            requests: succeeded + failed,
+            errors: failed,
+            slow: 0,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::text::{self, number};
 use crate::{Breaker, BuildError};
 
 use super::{Settings, Throttle};
@@ -182,6 +183,39 @@ impl ThrottleBuilder {
         self
     }
 
+    /// Sets an option by its name, from text: for configuration files and command lines.
+    ///
+    /// The options are the methods `mode` ("adaptive", "sre", "go-zero" or "go-zero-2022"), `window`
+    /// and `buckets`, each of which leaves the other as it is, `k`, `protection` and `probe_interval`.
+    /// Durations have a unit ("10s", "200ms"); a bare number is refused.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Breaker;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::throttle().set("mode", "sre")?.set("window", "1m")?.build()?;
+    /// let refused = Breaker::throttle().set("window", "60").unwrap_err();
+    /// assert_eq!(refused.argument(), "window");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when there is no such option, or the text does not say a value of its kind.
+    pub fn set(mut self, option: &str, value: &str) -> Result<Self, BuildError> {
+        let time = || text::duration(option, value);
+        match option {
+            "mode" => self.mode = ThrottleMode::named(value)?,
+            "window" => self.window = time()?,
+            "buckets" => self.buckets = number(option, value, "a whole number")?,
+            "k" => self.k = Some(number(option, value, "a number")?),
+            "protection" => self.protection = Some(number(option, value, "a whole number")?),
+            "probe_interval" => self.probe_interval = time()?,
+            _ => return Err(BuildError::new("option", option, OPTIONS)),
+        }
+        Ok(self)
+    }
+
     /// The breaker.
     ///
     /// # Errors
@@ -230,3 +264,19 @@ impl ThrottleBuilder {
         })
     }
 }
+
+impl ThrottleMode {
+    fn named(name: &str) -> Result<Self, BuildError> {
+        match name {
+            "adaptive" => Ok(ThrottleMode::Adaptive),
+            "sre" => Ok(ThrottleMode::Sre),
+            "go-zero" => Ok(ThrottleMode::GoZero),
+            "go-zero-2022" => Ok(ThrottleMode::GoZero2022),
+            _ => Err(BuildError::new("mode", name, MODES)),
+        }
+    }
+}
+
+const MODES: &str = "adaptive, sre, go-zero and go-zero-2022";
+
+const OPTIONS: &str = "mode, window, buckets, k, protection and probe_interval";

@@ -15,7 +15,7 @@
 
 use std::time::Instant;
 
-use wheelhouse_collection::{Bucket, Probability, RollingWindow};
+use wheelhouse_collection::{Bucket, Outcomes, Probability, RollingWindow};
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -209,6 +209,16 @@ impl GoZero {
         let (excess, total, working) = self.excess(now, None);
         let left = (self.buckets - working) as f64 / self.buckets as f64;
         (excess / (total + 1.0)).max(0.0) * left
+    }
+
+    /// Calls that finished.
+    pub(super) fn window(&self, now: u64) -> Outcomes {
+        let finished = self.finished.snapshot_at_nanos(now);
+        Outcomes {
+            requests: finished.successes + finished.failures,
+            errors: finished.failures,
+            slow: 0,
+        }
     }
 
     pub(super) fn clear(&self) {

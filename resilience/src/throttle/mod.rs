@@ -27,6 +27,8 @@ pub use builder::{ThrottleBuilder, ThrottleMode};
 
 use std::time::{Duration, Instant};
 
+use wheelhouse_collection::Outcomes;
+
 use crate::Verdict;
 use crate::breaker::tally::Tally;
 use crate::breaker::{Reason, Rejected};
@@ -188,6 +190,14 @@ impl Throttle {
         match self {
             Throttle::Ratio(ratio) => ratio.probability(now),
             Throttle::Adaptive(adaptive) => adaptive.probability(tally, now),
+        }
+    }
+
+    /// What is in the window at `now`.
+    pub(crate) fn window(&self, tally: &Tally, now: u64) -> Outcomes {
+        match self {
+            Throttle::Ratio(ratio) => ratio.window(now),
+            Throttle::Adaptive(adaptive) => adaptive.window(tally, now),
         }
     }
 

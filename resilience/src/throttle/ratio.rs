@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use wheelhouse_collection::{Bucket, ErrorCount, Outcome, Probability, RollingWindow};
+use wheelhouse_collection::{Bucket, ErrorCount, Outcome, Outcomes, Probability, RollingWindow};
 
 use super::go_zero::GoZero;
 use super::slack::Slack;
@@ -58,6 +58,14 @@ impl Ratio {
             Ratio::Sre(sre) => sre.probability(now),
             Ratio::GoZero2022(go_zero) => go_zero.probability(now),
             Ratio::GoZero(go_zero) => go_zero.probability(now),
+        }
+    }
+
+    pub(super) fn window(&self, now: u64) -> Outcomes {
+        match self {
+            Ratio::Sre(sre) => sre.window(now),
+            Ratio::GoZero2022(go_zero) => go_zero.finished.snapshot_at_nanos(now).into(),
+            Ratio::GoZero(go_zero) => go_zero.window(now),
         }
     }
 
@@ -162,6 +170,17 @@ impl Sre {
         let requests = demand.requests as f64;
         let excess = requests - self.protection - self.k * demand.accepts as f64;
         (excess / (requests + 1.0)).max(0.0)
+    }
+
+    /// Requests, and as errors those that were not accepted.
+    fn window(&self, now: u64) -> Outcomes {
+        let demand = self.demand.snapshot_at_nanos(now);
+        Outcomes {
+            requests: demand.requests,
+            // A call may be accepted in a later bucket than it was made in.
+            errors: demand.requests.saturating_sub(demand.accepts),
+            slow: 0,
+        }
     }
 
     pub(super) fn clear(&self) {

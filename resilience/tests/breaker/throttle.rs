@@ -159,6 +159,58 @@ fn calls_in_flight_over_a_forced_state_do_not_hang() {
     }
 }
 
+/// What the window says is what happened within its length, and nothing of before a reset.
+#[test]
+fn stats_say_what_is_in_the_window() {
+    for mode in MODES {
+        let clock = ManualClock::new();
+        let breaker = throttle(mode, &clock).build().unwrap();
+        let window = || {
+            let window = breaker.stats().window;
+            (window.requests, window.errors, window.slow)
+        };
+        assert_eq!(window(), (0, 0, 0), "{mode:?}");
+        for call in 0..1000 {
+            clock.advance(Duration::from_millis(1));
+            let permit = breaker.try_acquire().unwrap();
+            match call % 10 {
+                0 => permit.failure(),
+                1 if mode != ThrottleMode::Sre => permit.ignored(),
+                _ => permit.success(),
+            }
+        }
+        let right = match mode {
+            ThrottleMode::Sre => (1000, 100, 0),
+            _ => (900, 100, 0),
+        };
+        assert_eq!(window(), right, "{mode:?}");
+        clock.advance(Duration::from_millis(8500));
+        assert_eq!(window(), right, "{mode:?}");
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(window(), (0, 0, 0), "{mode:?}");
+        breaker.try_acquire().unwrap().success();
+        assert_eq!(window(), (1, 0, 0), "{mode:?}");
+        breaker.reset();
+        assert_eq!(window(), (0, 0, 0), "{mode:?}");
+    }
+}
+
+/// In mode `Sre` a request counts when it is made, whether or not it is let through.
+#[test]
+fn the_window_of_sre_has_all_requests() {
+    let clock = ManualClock::new();
+    let breaker = throttle(ThrottleMode::Sre, &clock).build().unwrap();
+    let held = breaker.try_acquire().unwrap();
+    for _ in 0..99 {
+        let _ = breaker.try_acquire().map(|permit| permit.failure());
+    }
+    let stats = breaker.stats();
+    assert!(stats.rejected > 50);
+    assert_eq!((stats.window.requests, stats.window.errors), (100, 100));
+    held.success();
+    assert_eq!(breaker.stats().window.errors, 99);
+}
+
 /// Forced to do nothing but count, a throttle learns what it would reject.
 #[test]
 fn metrics_only_feeds_the_window() {
@@ -278,6 +330,60 @@ fn refuses_what_makes_no_sense() {
             .probe_interval(Duration::MAX);
         assert!(widest.build().unwrap().try_acquire().is_ok());
     }
+}
+
+/// R17 for throttles: options by name, with the units and ranges that the methods have.
+#[test]
+fn r17_options_are_set_by_name() {
+    let set = |option, value| Breaker::throttle().set(option, value);
+    for (option, value) in [
+        ("mode", "adaptive"),
+        ("mode", "sre"),
+        ("mode", "go-zero"),
+        ("mode", "go-zero-2022"),
+        ("window", "10s"),
+        ("buckets", "1"),
+        ("k", "1.1"),
+        ("protection", "0"),
+        ("probe_interval", "10ms"),
+    ] {
+        let built = set(option, value).and_then(|builder| builder.build());
+        assert!(built.is_ok(), "{option} = {value}");
+    }
+    for (option, value) in [
+        ("mode", "Sre"),
+        ("mode", ""),
+        ("window", "10"),
+        ("window", "-1s"),
+        ("buckets", "40.0"),
+        ("buckets", "-1"),
+        ("k", "two"),
+        ("protection", "-5"),
+        ("probe_interval", "1"),
+    ] {
+        assert_eq!(set(option, value).unwrap_err().argument(), option);
+    }
+    assert_eq!(
+        set("k", "NaN").unwrap().build().unwrap_err().to_string(),
+        "k is NaN; allowed are 1.1 to 1000000"
+    );
+    let unknown = set("seed", "1").unwrap_err().to_string();
+    assert!(unknown.starts_with("option is seed; allowed are mode, window"));
+
+    // What is set is what the methods set.
+    let clock = ManualClock::new();
+    let by_name = throttle(ThrottleMode::Adaptive, &clock)
+        .set("mode", "go-zero-2022")
+        .and_then(|builder| builder.set("window", "2s"))
+        .and_then(|builder| builder.set("buckets", "4"))
+        .and_then(|builder| builder.set("k", "2"))
+        .and_then(|builder| builder.set("protection", "9"))
+        .unwrap();
+    let by_method = throttle(ThrottleMode::GoZero2022, &clock)
+        .window(Duration::from_secs(2), 4)
+        .k(2.0)
+        .protection(9);
+    assert_eq!(format!("{by_name:?}"), format!("{by_method:?}"));
 }
 
 /// Threads that call at the same time: everything is counted once, and of the probes of a dead
