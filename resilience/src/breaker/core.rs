@@ -494,13 +494,15 @@ impl Core {
         Settled::Stale
     }
 
-    /// The permit was dropped without a verdict.
+    /// The permit was dropped without a verdict. One that is disabled does not count that either.
     #[cold]
     pub(super) fn settle_dropped(&self, ticket: Ticket) {
         let verdict = if std::thread::panicking() {
             Verdict::Failure
         } else {
-            self.tally.cancelled();
+            if self.load().mode() != Mode::Disabled {
+                self.tally.cancelled();
+            }
             match self.settings.cancelled {
                 Verdict::Ignored => return self.forget(ticket),
                 verdict => verdict,

@@ -78,7 +78,8 @@ pub enum State {
     ForcedOpen,
     /// It lets them through until it is told otherwise, and counts them.
     ForcedClosed,
-    /// It lets them through until it is told otherwise, and counts nothing.
+    /// It lets them through until it is told otherwise, and counts nothing: neither how they end nor
+    /// that they were cancelled. Verdicts of calls from before are [stale](Settled::Stale), as ever.
     Disabled,
     /// It lets them through until it is told otherwise, and counts them in its windows too, but does
     /// not open.

@@ -19,7 +19,7 @@ pub struct BreakerStats {
     pub slow: u64,
     /// Calls that were settled as ignored, and probes whose lease expired, if that is to be ignored.
     pub ignored: u64,
-    /// Calls whose permit was dropped without a verdict.
+    /// Calls whose permit was dropped without a verdict, while the breaker was not disabled.
     pub cancelled: u64,
     /// Calls that were not let through.
     pub rejected: u64,

@@ -1,13 +1,14 @@
 //! Faults that breakers elsewhere had, by the ids of their cases.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
 use wheelhouse_resilience::{
-    Breaker, CallError, Cause, Closing, Consecutive, Cusum, ErrorRate, Permit, Reason, SlowRate,
-    State, Timers, Transition, Verdict,
+    Breaker, CallError, Cause, Closing, Consecutive, Cusum, ErrorRate, Permit, Reason, Settled,
+    SlowRate, State, Timers, Transition, Verdict,
 };
 use wheelhouse_wheel::ManualClock;
 
@@ -304,6 +305,48 @@ fn forced_states_count_what_they_say() {
     assert_eq!(breaker.state(), State::Open);
 }
 
+/// However a call ends: by a verdict, a drop, a panic, in one step or two, borrowed or owned.
+#[test]
+fn disabled_counts_nothing_however_calls_end() {
+    for cancelled_as in [Verdict::Ignored, Verdict::Failure, Verdict::Success] {
+        let breaker = Breaker::error_rate()
+            .max_in_flight(50)
+            .cancelled_as(cancelled_as)
+            .build()
+            .unwrap();
+        breaker.disable();
+        let before = breaker.stats();
+        for _ in 0..100 {
+            drop(breaker.try_acquire().unwrap());
+            drop(breaker.try_acquire_owned().unwrap());
+            breaker.try_acquire().unwrap().ignored();
+            breaker.try_acquire().unwrap().failure();
+            let panicking =
+                || breaker.call(|| -> Result<(), ()> { std::panic::resume_unwind(Box::new(())) });
+            assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
+        }
+        assert_eq!(breaker.stats(), before, "{cancelled_as:?}");
+
+        // A call from before is over as well; that its verdict came late shows, that it gave none does not.
+        breaker.reset();
+        let (late, given_up) = (
+            breaker.try_acquire().unwrap(),
+            breaker.try_acquire().unwrap(),
+        );
+        breaker.disable();
+        assert_eq!(late.settle(Verdict::Failure), Settled::Stale);
+        drop(given_up);
+        let stats = breaker.stats();
+        assert_eq!((stats.cancelled, stats.in_flight), (0, Some(0)));
+        assert_eq!(stats.stale, 1 + u64::from(cancelled_as != Verdict::Ignored));
+
+        // And it counts again once it is no longer disabled.
+        breaker.reset();
+        drop(breaker.try_acquire().unwrap());
+        assert_eq!(breaker.stats().cancelled, 1);
+    }
+}
+
 #[test]
 fn r29_smallest_windows() {
     let clock = ManualClock::new();
@@ -332,6 +375,8 @@ fn r29_smallest_windows() {
         ),
         (ErrorRate::above(f64::NAN), "error_rate"),
         (ErrorRate::at_least(0.0), "error_rate"),
+        (ErrorRate::above(0.0), "error_rate"),
+        (ErrorRate::above(1.0 + f64::EPSILON), "error_rate"),
     ] {
         let refused = Breaker::builder().trip_on(rate).build().unwrap_err();
         assert_eq!(refused.argument(), argument, "{refused}");
@@ -425,7 +470,7 @@ fn slow_successes_are_no_errors() {
     let clock = ManualClock::new();
     let breaker = for_a_second(&clock)
         .slow_after(ms(100))
-        .trip_on(ErrorRate::above(0.0).minimum(1))
+        .trip_on(ErrorRate::above(0.01).minimum(1))
         .trip_on(SlowRate::above(0.5).minimum(10))
         .build()
         .unwrap();
