@@ -213,6 +213,33 @@ fn r41_no_cliff_where_failures_do_not_depend_on_the_load() {
     }
 }
 
+/// R41 from cold, with no time in which the backend was well: the default passes on all that it may. `Sre`
+/// does too where it is told to expect calls in flight. By its bare formula a failure among the first
+/// calls already rejects, so how soon it passes all is a matter of luck; that it does at last is not.
+#[test]
+fn r41_from_cold() {
+    let cold = |latency| Phase {
+        latency,
+        ..phase(180.0, 0.4)
+    };
+    for (seed, latency) in (1..=4).flat_map(|seed| [0.0, 0.005].map(|latency| (seed, latency))) {
+        let (start, then) = (cold(latency), cold(latency));
+        let seen = play(&adaptive(), 1000.0, seed, &[start])[0];
+        assert!(seen.good_share() >= 0.999, "seed {seed}: {seen:?}");
+
+        let protected = mode(ThrottleMode::Sre).protection(20);
+        let seen = play(&protected, 1000.0, seed, &[start])[0];
+        assert_eq!(seen.admitted, seen.offered, "seed {seed}: {seen:?}");
+
+        let seen = play(&mode(ThrottleMode::Sre), 1000.0, seed, &[start, then]);
+        assert!(seen[0].good_share() > 0.5, "seed {seed}: {seen:?}");
+        assert_eq!(seen[1].admitted, seen[1].offered, "seed {seed}: {seen:?}");
+
+        let seen = play(&mode(ThrottleMode::GoZero), 1000.0, seed, &[start, then]);
+        assert!(seen[1].share() < 0.1, "seed {seed}: {seen:?}");
+    }
+}
+
 /// R41 as a class: at every rate of calls and of failures what is admitted is 2 · (1 - e), or all.
 /// With few calls in the window those that are let through in any case add to it, and what fails nine
 /// times of ten may be given up.
