@@ -7,7 +7,7 @@
 ///
 /// let refused = Breaker::builder().trip_on(ErrorRate::above(1.5)).build().unwrap_err();
 /// assert_eq!(refused.argument(), "error_rate");
-/// assert_eq!(refused.to_string(), "error_rate is 1.5; allowed are 0 to 1");
+/// assert_eq!(refused.to_string(), "error_rate is 1.5; allowed are more than 0, to 1");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{argument} is {value}; allowed are {allowed}")]

@@ -180,7 +180,7 @@ pub(crate) struct Rate {
 macro_rules! rate {
     ($name:ident, $slow:literal) => {
         impl $name {
-            /// Trips above this share, from 0 to 1: never at 1.
+            /// Trips above this share, from 0 (exclusive) to 1: never at 1.
             ///
             /// The window is 10 s long in 40 buckets, and the minimum 200 calls, unless set.
             #[must_use]
@@ -263,17 +263,10 @@ impl ErrorRate {
 impl Rate {
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         let name = if self.slow { "slow_rate" } else { "error_rate" };
-        let least = if self.inclusive {
-            f64::MIN_POSITIVE
-        } else {
-            0.0
-        };
-        if !(least..=1.0).contains(&self.limit) {
-            let allowed = match self.inclusive {
-                true => "more than 0, to 1",
-                false => "0 to 1",
-            };
-            return Err(BuildError::new(name, self.limit.to_string(), allowed));
+        // At 0 a single mark is too many: that is no rate, and `Consecutive` says it.
+        if !(self.limit > 0.0 && self.limit <= 1.0) {
+            let value = self.limit.to_string();
+            return Err(BuildError::new(name, value, "more than 0, to 1"));
         }
         Ok(())
     }
