@@ -50,7 +50,11 @@
 //! # Trade-offs
 //!
 //! A breaker takes up to a kibibyte, most of it cache lines of which each group of threads has its own.
-//! Rates over time look at the clock when a call ends: a [`CoarseClock`] makes that a load.
+//! Rates over time look at the clock when a call ends: a [`CoarseClock`] makes that a load. On the
+//! system's clock breakers read the processor's time stamp counter, whose rate is measured once: a
+//! cool-down or window is off by what the two drift apart over its own length, up to 500 parts per million
+//! while the system's clock is being corrected (30 ms in a minute) and far less otherwise. It does not add
+//! up over hours, and instants that are told ([`Transition::at`]) are the system's.
 //! [`try_acquire_owned`](Breaker::try_acquire_owned) shares a reference count, which
 //! [`try_acquire`](Breaker::try_acquire) does not. A backend that hangs gets all calls that begin
 //! before the first fails: where that matters, set

@@ -39,7 +39,7 @@ pub struct Transition {
     pub to: State,
     /// Counted from 1 for each breaker, without gaps.
     pub sequence: u64,
-    /// When, on the breaker's clock.
+    /// When, on the breaker's clock; never before that of an earlier sequence.
     pub at: Instant,
     /// Why.
     pub cause: Cause,
@@ -148,6 +148,8 @@ pub(super) struct Listeners {
 struct Outbox {
     waiting: VecDeque<Transition>,
     delivering: bool,
+    /// When the last transition was.
+    latest: Option<Instant>,
 }
 
 impl Default for Listeners {
@@ -175,8 +177,14 @@ impl Listeners {
     }
 
     /// Called under the gate's lock.
-    pub(super) fn put(&self, transition: Transition) {
+    pub(super) fn put(&self, mut transition: Transition) {
         let mut outbox = self.outbox.lock();
+        // The system's instants are measured, and two that are close may come out the wrong way round.
+        let latest = outbox
+            .latest
+            .map_or(transition.at, |at| at.max(transition.at));
+        transition.at = latest;
+        outbox.latest = Some(latest);
         if outbox.waiting.len() < OUTBOX {
             return outbox.waiting.push_back(transition);
         }

@@ -531,7 +531,7 @@ impl More {
             found = found.or(Finding::of(trips.then(|| evidence.weights.name())));
         }
         if !self.policies.is_empty() {
-            let now: Instant = clock.instant(clock.nanos());
+            let now: Instant = clock.now();
             for policy in &self.policies {
                 let trips = policy.record(word.generation(), outcome, now);
                 found = found.or(Finding::of(trips.then_some(policy.name)));

@@ -2,6 +2,14 @@
 //!
 //! The deadline that a breaker keeps is the truth, and each call looks at it. A timer only looks
 //! for it: a late one, or one that is lost, changes no decision.
+//!
+//! # Clocks that drift apart
+//!
+//! The wheel goes by its clock and a breaker by its own, which may run faster or slower: that of the
+//! processor, say, beside the system's (see clock.rs). A timer is set for what is left on the breaker's
+//! clock. If that runs faster, the timer comes late by the drift over the cool-down; if it runs slower, the
+//! timer comes early, finds nothing due, and is set again for the rest, which is a drift's share of the
+//! share. How long the process has run does not come into it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +27,8 @@ use crate::clock::{CoarseClock, TimeSource};
 /// [`BreakerBuilder::timers`](super::BreakerBuilder::timers).
 ///
 /// Has a thread of its own, which sleeps unless a breaker is open or half-open, and ends with the last
-/// handle. A breaker on it changes its state, and tells of it, at most a tick after the deadline.
+/// handle. A breaker on it changes its state, and tells of it, at most a tick after the deadline; later by
+/// what the breaker's clock and this one drift apart meanwhile (see the [trade-offs](crate#trade-offs)).
 ///
 /// ```
 /// use std::time::Duration;
@@ -136,7 +145,7 @@ struct Following(TimeSource);
 
 impl Clock for Following {
     fn now(&self) -> Instant {
-        self.0.instant(self.0.nanos())
+        self.0.now()
     }
 }
 

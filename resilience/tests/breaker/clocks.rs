@@ -163,6 +163,67 @@ fn r61_a_clock_that_steps_back_changes_nothing() {
     assert_eq!(breaker.state(), State::Closed);
 }
 
+/// A clock that runs faster or slower than another, by so many parts per million.
+#[derive(Clone)]
+struct Drifting {
+    of: ManualClock,
+    start: Instant,
+    ppm: i32,
+}
+
+impl Clock for Drifting {
+    fn now(&self) -> Instant {
+        let passed = self.of.now() - self.start;
+        self.start + passed.mul_f64(1.0 + f64::from(self.ppm) / 1e6)
+    }
+
+    fn system_now(&self) -> SystemTime {
+        self.of.system_now()
+    }
+}
+
+/// A breaker whose clock drifts from that of its timers, for three days: a cool-down is as long as the
+/// breaker's clock says, and told of at most as late as the clocks drift apart meanwhile, and a tick.
+#[test]
+fn timers_on_a_clock_that_drifts_are_off_by_the_drift_of_one_cool_down() {
+    const COOL_DOWN: Duration = Duration::from_secs(60);
+    for ppm in [-500, -20, 20, 500] {
+        let clock = ManualClock::new();
+        let timers = Timers::new(clock.clone()).unwrap();
+        let (of, start) = (clock.clone(), clock.now());
+        let drifting = Drifting { of, start, ppm };
+        let breaker = touchy(&clock)
+            .clock(drifting.clone())
+            .timers(&timers)
+            .cool_down(COOL_DOWN)
+            .build()
+            .unwrap();
+        let events = breaker.subscribe();
+        let drift = COOL_DOWN * ppm.unsigned_abs() / 1_000_000;
+        for hour in 0..72 {
+            clock.advance(3600 * SECOND);
+            breaker.try_acquire().unwrap().failure();
+            let opened = events.try_next().unwrap().at;
+            assert_eq!(opened, drifting.now(), "in hour {hour}");
+            clock.advance(COOL_DOWN - drift - ms(1));
+            assert!(events.try_next().is_none() && breaker.state() == State::Open);
+            let told = (0..=2 * drift.as_millis() + 3).find_map(|_| {
+                clock.advance(ms(1));
+                events.try_next()
+            });
+            let told = told.expect("by then it is half-open");
+            let took = told.at - opened;
+            assert_eq!(told.to, State::HalfOpen);
+            assert!(
+                COOL_DOWN <= took && took <= COOL_DOWN + drift + ms(2),
+                "{took:?}"
+            );
+            breaker.try_acquire().unwrap().success();
+            assert_eq!(events.try_next().unwrap().to, State::Closed);
+        }
+    }
+}
+
 #[test]
 fn intervals_clear_what_a_closed_breaker_has_counted() {
     let clock = ManualClock::new();
