@@ -10,6 +10,13 @@
 //! clock. If that runs faster, the timer comes late by the drift over the cool-down; if it runs slower, the
 //! timer comes early, finds nothing due, and is set again for the rest, which is a drift's share of the
 //! share. How long the process has run does not come into it.
+//!
+//! # Windows do not turn by timers
+//!
+//! A bucket is cleared by the first call that writes to it after its time, and left out by whoever reads
+//! before that, so a decision never depends on a timer, and figures are right without one. A timer for each
+//! breaker's bucket would wake the process four times a second for breakers that nobody calls, to do what
+//! costs a call one exchange.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
