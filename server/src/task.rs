@@ -1,5 +1,7 @@
 //! A task as users write it: JSON, checked field by field.
 
+mod http_target;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +9,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wheelhouse_wheel::cron::{Cron, Timestamp};
+
+pub use http_target::HttpTarget;
+
+use http_target::HttpFields;
 
 /// A hundred years, the longest delay, period and time to live.
 const LONGEST: Duration = Duration::from_secs(36_525 * 86_400);
@@ -75,6 +81,8 @@ pub enum Due {
 pub enum Target {
     /// Published to the topic of this name, of 1 to 256 bytes.
     Topic(Arc<str>),
+    /// Sent over HTTP. Tasks may share it.
+    Http(Arc<HttpTarget>),
 }
 
 /// How often a delivery is tried, and how long it waits in between.
@@ -140,6 +148,7 @@ struct DueFields {
 #[serde(rename_all = "lowercase")]
 enum TargetFields {
     Topic(String),
+    Http(HttpFields),
 }
 
 #[derive(Deserialize)]
@@ -223,21 +232,10 @@ impl Task {
 
     fn from_fields(fields: TaskFields) -> Result<Self, TaskError> {
         let schedule = schedule(&fields)?;
-        let TargetFields::Topic(topic) = &fields.target;
-        if !(1..=NAME_BYTES).contains(&topic.len()) {
-            return Err(refused("target.topic", topic, "1 to 256 bytes"));
-        }
-        if topic.starts_with(OWN) {
-            return Err(refused(
-                "target.topic",
-                topic,
-                "names that do not begin with wheelhouse:",
-            ));
-        }
         let ttl = fields.ttl.as_deref();
         Ok(Task {
             schedule,
-            target: Target::Topic(topic.as_str().into()),
+            target: target(fields.target)?,
             payload: fields.payload.unwrap_or_else(|| RawValue::NULL.to_owned()),
             retry: fields.retry.map_or(Ok(RetryPolicy::default()), retry)?,
             ttl: ttl
@@ -353,6 +351,21 @@ fn schedule(fields: &TaskFields) -> Result<Schedule, TaskError> {
             allowed: "exactly one of delay, at, every and cron".to_owned(),
         }),
     }
+}
+
+fn target(fields: TargetFields) -> Result<Target, TaskError> {
+    let topic = match fields {
+        TargetFields::Topic(topic) => topic,
+        TargetFields::Http(fields) => return HttpTarget::from_fields(fields).map(Target::Http),
+    };
+    if !(1..=NAME_BYTES).contains(&topic.len()) {
+        return Err(refused("target.topic", &topic, "1 to 256 bytes"));
+    }
+    if topic.starts_with(OWN) {
+        let allowed = "names that do not begin with wheelhouse:";
+        return Err(refused("target.topic", &topic, allowed));
+    }
+    Ok(Target::Topic(topic.into()))
 }
 
 fn retry(fields: RetryFields) -> Result<RetryPolicy, TaskError> {

@@ -15,6 +15,7 @@ use wheelhouse_wheel::{Clock, Driven, SystemClock, TimingWheel};
 use super::ending::Endings;
 use super::store::Store;
 use super::topics::Topics;
+use super::webhooks::Webhooks;
 use super::{Counts, Engine, Inner};
 
 /// Events that are held for a slow reader.
@@ -24,6 +25,7 @@ const EVENTS: usize = 1_024;
 #[must_use]
 pub struct Builder {
     topics: Box<dyn Topics>,
+    webhooks: Option<Box<dyn Webhooks>>,
     clock: Arc<dyn Clock>,
     max_tasks: usize,
     max_dead: usize,
@@ -61,12 +63,19 @@ impl Builder {
     pub(super) fn new(topics: Box<dyn Topics>) -> Self {
         Builder {
             topics,
+            webhooks: None,
             clock: Arc::new(SystemClock),
             max_tasks: 16_777_216,
             max_dead: 10_000,
             max_attempts: 1_024,
             attempt_timeout: Duration::from_secs(10),
         }
+    }
+
+    /// Who delivers to targets over HTTP; by default nobody, and such tasks are refused.
+    pub fn webhooks(mut self, webhooks: impl Webhooks) -> Self {
+        self.webhooks = Some(Box::new(webhooks));
+        self
     }
 
     /// Where time is read from; by default the system's clock.
@@ -120,6 +129,7 @@ impl Builder {
             wheel: OnceLock::new(),
             clock: Arc::clone(&self.clock),
             topics: self.topics,
+            webhooks: self.webhooks,
             events: broadcast::Sender::new(EVENTS),
             dead: Mutex::new(VecDeque::new()),
             endings: Endings::default(),

@@ -8,12 +8,16 @@ use super::ending::{Ended, Ending};
 use super::event::EventKind;
 use super::store::{Record, Repeat, Shard};
 use super::topics::Message;
+use super::webhooks::{Delivery, SendError, Sending};
 use super::{DeadLetter, Inner, later, timestamp, until};
-use crate::task::{Key, Target};
+use crate::task::{HttpTarget, Key, Target};
 
 /// What an attempt goes by once it has its turn.
 enum Turn {
     Publish(Message),
+    /// Nothing has begun: the target has to be asked for leave first.
+    Ask(Arc<HttpTarget>),
+    Send(Delivery),
     /// The record has changed hands, or the engine is stopping.
     Stale,
 }
@@ -34,26 +38,49 @@ impl Inner {
         };
         // The semaphore is never closed.
         let Ok(_permit) = permit else { return };
-        let Turn::Publish(message) = self.begin(generation, &key) else {
+        let Some(sending) = self.start(generation, &key) else {
             return;
         };
-        let inner = Arc::clone(&self);
-        // A task of its own, so that a panic in the publisher is an attempt that failed.
-        let publishing = tokio::spawn(async move {
-            let publishing = inner.topics.publish(message);
-            match tokio::time::timeout(inner.attempt_timeout, publishing).await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(error.0),
-                Err(_) => Err(format!("timed out after {:?}", inner.attempt_timeout)),
-            }
+        let timeout = self.attempt_timeout;
+        // A task of its own, so that a panic in it is an attempt that failed.
+        let sending = tokio::spawn(async move {
+            let in_time = tokio::time::timeout(timeout, sending).await;
+            in_time
+                .unwrap_or_else(|_| Err(SendError::failed(format!("timed out after {timeout:?}"))))
         });
-        let outcome = publishing
+        let outcome = sending
             .await
-            .unwrap_or_else(|error| Err(error.to_string()));
+            .unwrap_or_else(|error| Err(SendError::failed(error.to_string())));
         self.settle(generation, &key, outcome);
     }
 
-    fn begin(&self, generation: u64, key: &Key) -> Turn {
+    /// Begins the attempt, unless there is none to begin, or the target is to be left alone.
+    fn start(self: &Arc<Self>, generation: u64, key: &Key) -> Option<Sending> {
+        match self.turn(generation, key, false) {
+            Turn::Stale | Turn::Send(_) => None,
+            Turn::Publish(message) => {
+                let inner = Arc::clone(self);
+                Some(Box::pin(async move {
+                    let published = inner.topics.publish(message).await;
+                    published.map_err(SendError::from)
+                }))
+            }
+            // Outside the lock: what asks is not ours.
+            Turn::Ask(target) => match self.webhooks.as_ref()?.admit(&target) {
+                Ok(admission) => match self.turn(generation, key, true) {
+                    Turn::Send(delivery) => Some(admission.send(delivery)),
+                    _ => None,
+                },
+                Err(hold) => {
+                    self.hold(generation, key, hold.wait);
+                    None
+                }
+            },
+        }
+    }
+
+    /// Whose turn it is. A target over HTTP is asked first, then its turn comes `admitted`.
+    fn turn(&self, generation: u64, key: &Key, admitted: bool) -> Turn {
         let mut shard = self.store.lock(key);
         let Some(record) = current(&mut shard, generation, key) else {
             return Turn::Stale;
@@ -73,19 +100,40 @@ impl Inner {
             ended.tell(Ending::Dead);
             return Turn::Stale;
         }
+        if let (Target::Http(target), false) = (&record.target, admitted) {
+            return Turn::Ask(Arc::clone(target));
+        }
         record.attempts += 1;
         record.firing = true;
         self.tell(key, EventKind::Firing(record.attempts));
-        let Target::Topic(topic) = &record.target;
-        Turn::Publish(Message {
-            topic: Arc::clone(topic),
-            key: key.clone(),
-            attempt: record.attempts,
-            payload: Arc::clone(&record.payload),
-        })
+        let (key, attempt, payload) = (key.clone(), record.attempts, Arc::clone(&record.payload));
+        match &record.target {
+            Target::Topic(topic) => Turn::Publish(Message {
+                topic: Arc::clone(topic),
+                key,
+                attempt,
+                payload,
+            }),
+            Target::Http(target) => Turn::Send(Delivery {
+                target: Arc::clone(target),
+                key,
+                attempt,
+                payload,
+            }),
+        }
     }
 
-    fn settle(&self, generation: u64, key: &Key, outcome: Result<(), String>) {
+    /// Tries again after `wait`, as if nothing had been.
+    fn hold(&self, generation: u64, key: &Key, wait: Duration) {
+        let mut shard = self.store.lock(key);
+        if let Some(record) = current(&mut shard, generation, key) {
+            self.counts.held.fetch_add(1, Ordering::Relaxed);
+            record.next_ms = later(self.clock.system_now(), wait);
+            record.generation = self.arm(key, wait);
+        }
+    }
+
+    fn settle(&self, generation: u64, key: &Key, outcome: Result<(), SendError>) {
         let counter = match outcome {
             Ok(()) => &self.counts.delivered,
             Err(_) => &self.counts.failed,
@@ -103,18 +151,23 @@ impl Inner {
                 self.tell(key, EventKind::Delivered(attempts));
                 (self.go_on(&mut shard, key, now), Ending::Delivered)
             }
-            Err(reason) if attempts >= record.retry.max_attempts => {
-                let ended = self.give_up(&mut shard, key, reason.into(), now);
-                (ended, Ending::Dead)
-            }
-            Err(reason) => {
+            Err(SendError::Failed {
+                reason,
+                retry_after,
+            }) if attempts < record.retry.max_attempts => {
                 let wait = record.retry.wait_after(attempts);
                 let wait = wait.mul_f64(1.0 - fastrand::f64() / 2.0);
+                let wanted = retry_after.unwrap_or_default().min(record.retry.max);
+                let wait = wait.max(wanted);
                 record.next_ms = later(now, wait);
                 record.generation = self.arm(key, wait);
                 let next = timestamp(record.next_ms);
                 self.tell(key, EventKind::Retrying(attempts, next, reason.into()));
                 return;
+            }
+            Err(SendError::Failed { reason, .. } | SendError::Refused(reason)) => {
+                let ended = self.give_up(&mut shard, key, reason.into(), now);
+                (ended, Ending::Dead)
             }
         };
         drop(shard);
@@ -124,15 +177,18 @@ impl Inner {
     fn give_up(&self, shard: &mut Shard, key: &Key, reason: Arc<str>, now: SystemTime) -> Ended {
         self.counts.dead.fetch_add(1, Ordering::Relaxed);
         if let Some(record) = shard.get(&**key) {
+            let mut dead = self.dead.lock();
             let letter = DeadLetter {
+                // Relaxed: it changes under the lock of the letters alone.
+                number: self.counts.letters.fetch_add(1, Ordering::Relaxed),
                 key: key.clone(),
                 target: record.target.clone(),
                 payload: Arc::clone(&record.payload),
+                retry: record.retry,
                 attempts: record.attempts,
                 reason: Arc::clone(&reason),
                 at: timestamp(later(now, Duration::ZERO)),
             };
-            let mut dead = self.dead.lock();
             dead.push_back(letter);
             let over = dead.len().saturating_sub(self.max_dead);
             dead.drain(..over);

@@ -6,7 +6,9 @@
 //! | deliver.rs | from a timer to a settled attempt |
 //! | event.rs | what happens, as it happens |
 //! | ending.rs | who is told when a task ends |
-//! | topics.rs | where due tasks go |
+//! | topics.rs | where due tasks go: topics |
+//! | webhooks.rs | and targets over HTTP |
+//! | letters.rs | tasks that were given up |
 //! | builder.rs | settings |
 //!
 //! # Races considered
@@ -22,8 +24,10 @@ mod builder;
 mod deliver;
 mod ending;
 mod event;
+mod letters;
 mod store;
 mod topics;
+mod webhooks;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,7 +49,9 @@ use crate::task::{Due, Key, Schedule, Target, Task, TaskError};
 pub use builder::{BuildError, Builder};
 pub use ending::Ending;
 pub use event::{Event, EventKind, Lagged, Watch};
+pub use letters::{DeadLetter, Requeue};
 pub use topics::{InProcess, Message, PublishError, Publishing, Subscription, Topics};
+pub use webhooks::{Admission, Delivery, Hold, SendError, Sending, Webhooks};
 
 use ending::Endings;
 use store::{Record, Repeat, Store};
@@ -129,24 +135,6 @@ pub struct Page {
     pub cursor: Option<Key>,
 }
 
-/// A task that was given up.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct DeadLetter {
-    /// Its key.
-    pub key: Key,
-    /// Where it should have gone.
-    pub target: Target,
-    /// What should have gone there.
-    pub payload: Arc<RawValue>,
-    /// Attempts that were made.
-    pub attempts: u32,
-    /// Why it was given up.
-    pub reason: Arc<str>,
-    /// When.
-    pub at: Timestamp,
-}
-
 /// What an engine holds and has done since it was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -165,6 +153,8 @@ pub struct Stats {
     pub failed: u64,
     /// Tasks given up.
     pub dead: u64,
+    /// Turns of tasks that were put off, since their target was not to be called.
+    pub held: u64,
 }
 
 /// What a stop has left, from [`Engine::stop`].
@@ -180,6 +170,7 @@ struct Inner {
     wheel: OnceLock<TimingWheel<u64, Key>>,
     clock: Arc<dyn Clock>,
     topics: Box<dyn Topics>,
+    webhooks: Option<Box<dyn Webhooks>>,
     events: broadcast::Sender<Event>,
     dead: Mutex<VecDeque<DeadLetter>>,
     endings: Endings,
@@ -205,6 +196,8 @@ struct Counts {
     delivered: AtomicU64,
     failed: AtomicU64,
     dead: AtomicU64,
+    held: AtomicU64,
+    letters: AtomicU64,
 }
 
 impl Engine {
@@ -217,9 +210,10 @@ impl Engine {
     ///
     /// # Errors
     /// [`Refused::Full`] when the key is new, [`Refused::Stopping`], and [`Refused::Task`] when a cron
-    /// expression never comes.
+    /// expression never comes, or its target is asked over HTTP and the engine has no
+    /// [`webhooks`](Builder::webhooks).
     pub fn put(&self, key: Key, task: Task) -> Result<Put, Refused> {
-        self.take_in(key, task, None)
+        self.replace(key, task, None)
     }
 
     /// The same, and calls `ended` once when this task has ended: outside the engine's locks, by
@@ -250,7 +244,7 @@ impl Engine {
         task: Task,
         ended: impl FnOnce(Ending) + Send + 'static,
     ) -> Result<Put, Refused> {
-        self.take_in(key, task, Some(Box::new(ended)))
+        self.replace(key, task, Some(Box::new(ended)))
     }
 
     /// Calls `ended` as [`put_and_tell`](Self::put_and_tell) does, for the task that is under `key` now.
@@ -274,8 +268,34 @@ impl Engine {
         Ok(())
     }
 
-    fn take_in(&self, key: Key, task: Task, ended: Option<ending::Tell>) -> Result<Put, Refused> {
+    fn replace(&self, key: Key, task: Task, ended: Option<ending::Tell>) -> Result<Put, Refused> {
+        let put = self.take_in(key, task, ended, true)?;
+        // Nothing keeps it from replacing what is there.
+        Ok(put.unwrap_or(Put::Replaced))
+    }
+
+    /// Returns whether the key had no task; if it had, nothing has changed.
+    fn put_if_absent(&self, key: Key, task: Task) -> Result<bool, Refused> {
+        let put = self.take_in(key, task, None, false)?;
+        Ok(put.is_some())
+    }
+
+    /// `None` when the key has a task that is not to be replaced.
+    fn take_in(
+        &self,
+        key: Key,
+        task: Task,
+        ended: Option<ending::Tell>,
+        replaces: bool,
+    ) -> Result<Option<Put>, Refused> {
         let inner = &*self.inner;
+        if let (Target::Http(_), None) = (&task.target, &inner.webhooks) {
+            return Err(Refused::Task(TaskError::Field {
+                field: "target.http",
+                value: "said".to_owned(),
+                allowed: "topics: this server delivers to no other targets".to_owned(),
+            }));
+        }
         let now = inner.clock.system_now();
         let (due_ms, delay, repeat) = first_due(task.schedule, now)?;
         let mut shard = inner.store.lock(&key);
@@ -284,6 +304,7 @@ impl Engine {
         }
         let old = shard.get(&*key).map(|record| record.generation);
         match old {
+            Some(_) if !replaces => return Ok(None),
             Some(generation) => inner.disarm(generation),
             None => inner.reserve()?,
         }
@@ -313,7 +334,7 @@ impl Engine {
         }
         drop(shard);
         replaced.tell(Ending::Replaced);
-        Ok(put)
+        Ok(Some(put))
     }
 
     /// Makes a task due at another time; its attempts count from none again.
@@ -409,12 +430,6 @@ impl Engine {
         }
     }
 
-    /// The tasks that were given up, oldest first.
-    #[must_use]
-    pub fn dead_letters(&self) -> Vec<DeadLetter> {
-        self.inner.dead.lock().iter().cloned().collect()
-    }
-
     /// What the engine holds and has done.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -427,6 +442,7 @@ impl Engine {
             delivered: counts.delivered.load(Ordering::Relaxed),
             failed: counts.failed.load(Ordering::Relaxed),
             dead: counts.dead.load(Ordering::Relaxed),
+            held: counts.held.load(Ordering::Relaxed),
         }
     }
 

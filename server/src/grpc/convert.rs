@@ -1,5 +1,6 @@
 //! From messages to tasks and back.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use prost_types::{Duration as ProtoDuration, Timestamp as ProtoTimestamp};
@@ -38,6 +39,12 @@ enum ScheduleFields<'a> {
 #[serde(rename_all = "lowercase")]
 enum TargetFields<'a> {
     Topic(&'a str),
+    Http {
+        url: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        method: &'a str,
+        headers: &'a HashMap<String, String>,
+    },
 }
 
 #[derive(Serialize)]
@@ -56,6 +63,11 @@ pub(super) fn task(message: Option<&v1::Task>) -> Result<Task, TaskError> {
     let kind = message.target.as_ref().and_then(|it| it.kind.as_ref());
     let target = match kind.ok_or_else(|| missing("target", "exactly one kind of target"))? {
         v1::target::Kind::Topic(topic) => TargetFields::Topic(topic),
+        v1::target::Kind::Http(http) => TargetFields::Http {
+            url: &http.url,
+            method: &http.method,
+            headers: &http.headers,
+        },
     };
     let payload = match &*message.payload {
         "" => RawValue::NULL,
@@ -188,6 +200,14 @@ fn from_proto(time: &ProtoTimestamp) -> Result<Timestamp, TaskError> {
 fn target(target: &Target) -> v1::Target {
     let kind = match target {
         Target::Topic(topic) => v1::target::Kind::Topic(topic.to_string()),
+        Target::Http(http) => v1::target::Kind::Http(v1::HttpTarget {
+            url: http.url(),
+            method: http.method().to_owned(),
+            headers: http
+                .headers()
+                .map(|(name, _)| (name.to_owned(), String::new()))
+                .collect(),
+        }),
     };
     v1::Target { kind: Some(kind) }
 }
