@@ -159,6 +159,17 @@ impl Registry {
     }
 
     /// The breaker of this name, if there is one. Does not count as use.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().build()?;
+    /// assert!(registry.peek("search").is_none());
+    /// let _ = registry.get("search");
+    /// assert!(registry.peek("search").is_some());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn peek(&self, name: &str) -> Option<Breaker> {
         let shared = &*self.shared;
@@ -186,6 +197,17 @@ impl Registry {
     }
 
     /// Forgets what is idle, and returns how many that were. Happens by itself when names come.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().idle(Duration::ZERO).build()?;
+    /// let _ = registry.get("search");
+    /// assert_eq!((registry.evict_idle(), registry.len()), (1, 0));
+    /// # Ok(()) }
+    /// ```
     pub fn evict_idle(&self) -> usize {
         let shared = &*self.shared;
         let now = shared.time.nanos();
@@ -196,6 +218,18 @@ impl Registry {
     }
 
     /// The names and figures of all breakers, in no order. Takes the lock of each shard in turn.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().build()?;
+    /// registry.get("search").try_acquire().unwrap().failure();
+    /// for (name, stats) in registry.all() {
+    ///     println!("{name}: {} failures", stats.failures);
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn all(&self) -> Vec<(Arc<str>, BreakerStats)> {
         let breakers: Vec<(Arc<str>, Breaker)> = self
@@ -241,12 +275,33 @@ impl Registry {
 
 impl RegistryBuilder {
     /// What breakers of names without settings of their own are built from.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, Registry};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().default_breaker(Breaker::throttle()).build()?;
+    /// assert_eq!(registry.get("search").name(), "search");
+    /// # Ok(()) }
+    /// ```
     pub fn default_breaker(mut self, recipe: impl Into<Recipe>) -> Self {
         self.default = recipe.into();
         self
     }
 
     /// What the breaker of this name is built from.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, Registry};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder()
+    ///     .configure("payments", Breaker::builder().max_in_flight(1))
+    ///     .build()?;
+    /// assert_eq!(registry.get("payments").stats().in_flight, Some(0));
+    /// assert_eq!(registry.get("search").stats().in_flight, None);
+    /// # Ok(()) }
+    /// ```
     pub fn configure(mut self, name: impl Into<Arc<str>>, recipe: impl Into<Recipe>) -> Self {
         self.recipes.insert(name.into(), recipe.into());
         self
@@ -270,6 +325,18 @@ impl RegistryBuilder {
     }
 
     /// How many names there are at most, from 1; 1 024 by default. Exempt ones do not count.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().max_names(2).build()?;
+    /// for name in ["a", "b", "c"] {
+    ///     let _ = registry.get(name);
+    /// }
+    /// assert!(registry.peek("a").is_none() && registry.len() == 2);
+    /// # Ok(()) }
+    /// ```
     pub fn max_names(mut self, names: usize) -> Self {
         self.max_names = names;
         self
@@ -277,6 +344,17 @@ impl RegistryBuilder {
 
     /// How long a breaker that is not used is kept at least: any time, 10 minutes by default. It may
     /// be 1/64 longer, so that threads that ask for the same one need not write down each time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Registry;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let registry = Registry::builder().idle(Duration::from_secs(3600)).build()?;
+    /// let _ = registry.get("search");
+    /// assert_eq!(registry.evict_idle(), 0);
+    /// # Ok(()) }
+    /// ```
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
@@ -284,6 +362,20 @@ impl RegistryBuilder {
 
     /// Where idleness is measured, the system's monotonic clock by default. The breakers have the
     /// clocks of their own settings.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Registry;
+    /// use wheelhouse_wheel::ManualClock;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let registry = Registry::builder().clock(clock.clone()).build()?;
+    /// let _ = registry.get("search");
+    /// clock.advance(Duration::from_secs(610));
+    /// assert_eq!(registry.evict_idle(), 1);
+    /// # Ok(()) }
+    /// ```
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.time = TimeSource::of(clock);
         self

@@ -95,6 +95,16 @@ enum Rule {
 
 impl Closing {
     /// After `needed` successes in a row, from 1. Any failure opens the breaker again.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, Closing};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::error_rate().closing(Closing::successes(5)).build()?;
+    /// let refused = Breaker::error_rate().closing(Closing::successes(0)).build();
+    /// assert_eq!(refused.unwrap_err().argument(), "closing");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn successes(needed: u32) -> Self {
         Closing {
@@ -112,6 +122,15 @@ impl Closing {
 
     /// After `of` probes, all of which run: it opens when the share of failures is above `error_rate`,
     /// from 0 to 1, and closes otherwise.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, Closing};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let closing = Closing::rate(10, 0.2);
+    /// let breaker = Breaker::error_rate().max_probes(10).closing(closing).build()?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn rate(of: u32, error_rate: f64) -> Self {
         Closing {
@@ -126,6 +145,19 @@ impl Closing {
     /// lock: it may use the breaker. Its panic is counted, in
     /// [`BreakerStats::policy_panics`](crate::BreakerStats::policy_panics), and taken for
     /// [`Decision::Open`].
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, Closing, Decision};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let closing = Closing::by(|probes| match (probes.slow, probes.settled()) {
+    ///     (1.., _) => Decision::Open,
+    ///     (0, 3..) => Decision::Close,
+    ///     _ => Decision::Wait,
+    /// });
+    /// let breaker = Breaker::error_rate().closing(closing).build()?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn by(decide: impl Fn(&Probes) -> Decision + Send + Sync + 'static) -> Self {
         Closing {

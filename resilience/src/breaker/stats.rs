@@ -46,6 +46,7 @@ pub struct BreakerStats {
     /// In mode [`Sre`](crate::ThrottleMode::Sre), which does not count failures, all requests, those
     /// rejected and those under way included, and the ones that were not accepted so far. In mode
     /// [`Adaptive`](crate::ThrottleMode::Adaptive) more than 2 048 calls in a bucket are off by up to
-    /// one in 2 048.
+    /// one in 2 048, and what ended since a call last looked at the clock (a failure does, and one start
+    /// in 16) counts as if it had just ended.
     pub window: Outcomes,
 }

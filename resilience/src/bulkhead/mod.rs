@@ -376,6 +376,20 @@ pub struct BulkheadBuilder {
 
 impl BulkheadBuilder {
     /// How many may wait. 0, the default, refuses at once whoever finds no permit.
+    ///
+    /// ```
+    /// use std::task::{Context, Waker};
+    /// use wheelhouse_resilience::Bulkhead;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let bulkhead = Bulkhead::builder(0).queue(1).build()?;
+    /// let waiting = bulkhead.acquire_owned();
+    /// let mut waiting = std::pin::pin!(waiting);
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(waiting.as_mut().poll(&mut context).is_pending());
+    /// assert_eq!(bulkhead.queued(), 1);
+    /// # Ok(()) }
+    /// ```
     pub fn queue(mut self, places: usize) -> Self {
         self.queue = places;
         self
@@ -384,6 +398,19 @@ impl BulkheadBuilder {
     /// How long anybody may wait, futures by tokio's clock and threads by the system's; without a
     /// limit they wait for as long as they like, which a timeout around the future bounds too. Zero
     /// leaves room for what is free now and nothing else.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Bulkhead;
+    /// use wheelhouse_resilience::bulkhead::WaitError;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let second = Duration::from_secs(1);
+    /// let full = Bulkhead::builder(0).queue(10).max_wait(second).build()?;
+    /// assert_eq!(full.acquire().await.unwrap_err(), WaitError::TimedOut(second));
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "tokio")]
     pub fn max_wait(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.max_wait = limit.into();
@@ -391,6 +418,14 @@ impl BulkheadBuilder {
     }
 
     /// What it is called in `tracing` events and metrics.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Bulkhead;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// assert_eq!(Bulkhead::builder(10).name("search").build()?.name(), "search");
+    /// # Ok(()) }
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -57,18 +57,56 @@ impl CommandBuilder {
     }
 
     /// How long a call may take, from 1 ns; 1 s unless set. `None` is without a limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Command;
+    /// use wheelhouse_resilience::command::CommandError;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let second = Duration::from_secs(1);
+    /// let command = Command::builder("search").timeout(second).build()?;
+    /// let hangs = command.run(std::future::pending::<Result<(), ()>>()).await;
+    /// assert_eq!(hangs, Err(CommandError::TimedOut(second)));
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.settings.timeout = timeout.into();
         self
     }
 
     /// How many calls may run at once, 0 to 2 147 483 647; 10 unless set. `None` is any number.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Command;
+    /// use wheelhouse_resilience::command::CommandError;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let command = Command::builder("search").max_concurrent(0).build()?;
+    /// let full = command.run(async { Ok::<_, ()>(7) }).await;
+    /// assert!(matches!(full, Err(CommandError::Rejected(_))));
+    /// # Ok(()) }
+    /// ```
     pub fn max_concurrent(mut self, calls: impl Into<Option<usize>>) -> Self {
         self.settings.max_concurrent = calls.into();
         self
     }
 
     /// How many fallbacks may run at once, 0 to 2 147 483 647; 10 unless set. `None` is any number.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Command;
+    /// use wheelhouse_resilience::command::FallbackError;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let command = Command::builder("search").fallback_max_concurrent(0).build()?;
+    /// let result = command.run_or(async { Err("refused") }, |_| async { Ok::<_, ()>(7) }).await;
+    /// assert!(matches!(result, Err(FallbackError::Rejected { .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn fallback_max_concurrent(mut self, calls: impl Into<Option<usize>>) -> Self {
         self.settings.fallback_max_concurrent = calls.into();
         self
@@ -76,6 +114,19 @@ impl CommandBuilder {
 
     /// How many calls of the last 10 s there have to be before the breaker opens, from 1; 20 unless
     /// set.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Command, State};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let command = Command::builder("search").volume(2).build()?;
+    /// for _ in 0..2 {
+    ///     let _ = command.run(async { Err::<(), _>("refused") }).await;
+    /// }
+    /// assert_eq!(command.breaker().unwrap().state(), State::Open);
+    /// # Ok(()) }
+    /// ```
     pub fn volume(mut self, calls: u64) -> Self {
         self.settings.volume = calls;
         self
@@ -83,12 +134,36 @@ impl CommandBuilder {
 
     /// At how many per cent of errors among the calls of the last 10 s the breaker opens, above 0 up
     /// to 100; 50 unless set. `None` is without a breaker.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Command;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let command = Command::builder("search").error_percent(5.0).build()?;
+    /// let refused = Command::builder("search").error_percent(0.0).build().unwrap_err();
+    /// assert_eq!(refused.to_string(), "error_percent is 0; allowed are above 0 to 100");
+    /// # Ok(()) }
+    /// ```
     pub fn error_percent(mut self, percent: impl Into<Option<f64>>) -> Self {
         self.settings.error_percent = percent.into();
         self
     }
 
     /// How long the breaker stays open before it lets one call probe, from 1 ns; 5 s unless set.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::{Command, State};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let minute = Duration::from_secs(60);
+    /// let command = Command::builder("search").volume(1).sleep_window(minute).build()?;
+    /// let _ = command.run(async { Err::<(), _>("refused") }).await;
+    /// tokio::time::sleep(minute).await;
+    /// assert_eq!(command.breaker().unwrap().state(), State::HalfOpen);
+    /// # Ok(()) }
+    /// ```
     pub fn sleep_window(mut self, length: Duration) -> Self {
         self.settings.sleep_window = length;
         self

@@ -36,6 +36,19 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
     /// The caller needs no result after `deadline`. If that comes before the command's timeout and
     /// passes, the call ends as [`CommandError::DeadlineExceeded`], which is no failure of what was
     /// called; at the same instant the timeout counts.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Command;
+    /// use wheelhouse_resilience::command::CommandError;
+    /// use tokio::time::Instant;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let command = Command::builder("search").build()?;
+    /// let late = command.call().deadline(Instant::now()).run(async { Ok::<_, ()>(7) }).await;
+    /// assert_eq!(late, Err(CommandError::DeadlineExceeded));
+    /// # Ok(()) }
+    /// ```
     pub fn deadline(mut self, deadline: impl Into<Instant>) -> Self {
         self.deadline = Some(deadline.into());
         self
@@ -43,6 +56,19 @@ impl<'a, C: Future<Output = ()>> Call<'a, C> {
 
     /// The call ends as [`CommandError::Cancelled`] once `cancelled` is ready: a `CancellationToken`'s
     /// `cancelled()`, say. Work that is done at the same instant has its result.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Command;
+    /// use wheelhouse_resilience::command::CommandError;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let command = Command::builder("search").build()?;
+    /// let cancelled = std::future::ready(());
+    /// let result = command.call().cancelled_by(cancelled).run(async { Ok::<_, ()>(7) }).await;
+    /// assert_eq!(result, Err(CommandError::Cancelled));
+    /// # Ok(()) }
+    /// ```
     pub fn cancelled_by<D: Future<Output = ()>>(self, cancelled: D) -> Call<'a, D> {
         Call {
             shared: self.shared,

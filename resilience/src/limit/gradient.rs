@@ -77,6 +77,14 @@ impl Gradient2 {
     }
 
     /// How many calls may wait at the server: by so many the limit grows while times stay level.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::limit::{Gradient2, Limiter, Sample};
+    ///
+    /// let level = Sample::good(Duration::from_millis(10), 20);
+    /// assert_eq!(Gradient2::default().queue(10).update(20.0, &level), 22.0);
+    /// ```
     #[must_use]
     pub fn queue(mut self, calls: u32) -> Self {
         self.queue = f64::from(calls);

@@ -255,18 +255,49 @@ pub struct AdaptiveLimitBuilder {
 
 impl AdaptiveLimitBuilder {
     /// The limit to begin with, from the least to the most; 20 unless set.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// assert_eq!(AdaptiveLimit::builder(Aimd::default()).initial(50).build()?.limit(), 50);
+    /// # Ok(()) }
+    /// ```
     pub fn initial(mut self, limit: usize) -> Self {
         self.initial = limit;
         self
     }
 
     /// The least that the limit goes down to, from 1 up; 1 unless set.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let limit = AdaptiveLimit::builder(Aimd::default()).min(20).build()?;
+    /// limit.try_acquire().unwrap().dropped();
+    /// assert_eq!(limit.limit(), 20);
+    /// # Ok(()) }
+    /// ```
     pub fn min(mut self, limit: usize) -> Self {
         self.min = limit;
         self
     }
 
     /// The most that the limit goes up to, at most 2 147 483 647; 1000 unless set.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let limit = AdaptiveLimit::builder(Aimd::default()).initial(1).max(1).build()?;
+    /// limit.try_acquire().unwrap().success();
+    /// assert_eq!(limit.limit(), 1);
+    /// # Ok(()) }
+    /// ```
     pub fn max(mut self, limit: usize) -> Self {
         self.max = limit;
         self
@@ -278,12 +309,42 @@ impl AdaptiveLimitBuilder {
     ///
     /// With many calls a second a window of some round-trip times steadies [`Vegas`] and
     /// [`Gradient2`], and takes the cost off the calls.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let window = Duration::from_secs(3600);
+    /// let limit = AdaptiveLimit::builder(Aimd::default()).window(window).build()?;
+    /// limit.try_acquire().unwrap().dropped();
+    /// assert_eq!(limit.limit(), 20);
+    /// # Ok(()) }
+    /// ```
     pub fn window(mut self, length: Duration) -> Self {
         self.window = length;
         self
     }
 
     /// Where the time of calls is read; the system's clock unless set.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    /// use wheelhouse_wheel::ManualClock;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let aimd = Aimd::default().timeout(Duration::from_secs(1))?;
+    /// let limit = AdaptiveLimit::builder(aimd).clock(clock.clone()).build()?;
+    /// let permit = limit.try_acquire().unwrap();
+    /// clock.advance(Duration::from_secs(2));
+    /// permit.success();
+    /// assert_eq!(limit.limit(), 18);
+    /// # Ok(()) }
+    /// ```
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self
@@ -291,6 +352,16 @@ impl AdaptiveLimitBuilder {
 
     /// What it is called in `tracing` events and metrics, where its permits are those of a bulkhead of
     /// that name.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::AdaptiveLimit;
+    /// use wheelhouse_resilience::limit::Aimd;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let limit = AdaptiveLimit::builder(Aimd::default()).name("search").build()?;
+    /// assert_eq!(limit.name(), "search");
+    /// # Ok(()) }
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -104,6 +104,13 @@ impl Vegas {
     }
 
     /// Makes the random factors a function of `seed`.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::limit::Vegas;
+    ///
+    /// let debug = |vegas: Vegas| format!("{vegas:?}");
+    /// assert_eq!(debug(Vegas::default().seed(7)), debug(Vegas::default().seed(7)));
+    /// ```
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.random = fastrand::Rng::with_seed(seed);

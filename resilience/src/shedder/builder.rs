@@ -53,6 +53,14 @@ impl ShedderBuilder {
     }
 
     /// The name in metrics and events, "shedder" by default.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// assert_eq!(Shedder::builder().name("api").build()?.name(), "api");
+    /// # Ok(()) }
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -60,6 +68,16 @@ impl ShedderBuilder {
 
     /// The smoothed processor usage from which on it sheds, in thousandths of what may be used: 0 to
     /// 999, 900 by default. With 0 it holds to what is sustainable whatever the usage.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let shedder = Shedder::builder().threshold(800).build()?;
+    /// let refused = Shedder::builder().threshold(1000).build().unwrap_err();
+    /// assert_eq!(refused.argument(), "threshold");
+    /// # Ok(()) }
+    /// ```
     pub fn threshold(mut self, thousandths: u32) -> Self {
         self.threshold = thousandths;
         self
@@ -67,6 +85,15 @@ impl ShedderBuilder {
 
     /// How long after the usage was last seen at the threshold it goes on to shed what is too much,
     /// one second by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let shedder = Shedder::builder().cool_off(Duration::from_millis(500)).build()?;
+    /// # Ok(()) }
+    /// ```
     pub fn cool_off(mut self, cool_off: Duration) -> Self {
         self.cool_off = cool_off;
         self
@@ -74,6 +101,16 @@ impl ShedderBuilder {
 
     /// Over how long it looks for the best throughput and latency, and in how many buckets: 5 s in
     /// 50 by default. The unfinished bucket is left out, so there are at least two.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let shedder = Shedder::builder().window(Duration::from_secs(10), 100).build()?;
+    /// assert!(Shedder::builder().window(Duration::from_secs(10), 1).build().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn window(mut self, window: Duration, buckets: usize) -> Self {
         self.window = window;
         self.buckets = buckets;
@@ -83,18 +120,51 @@ impl ShedderBuilder {
     /// How often the processor usage is sampled, 250 ms by default. The average keeps 0.95 of itself
     /// over each: with the default it takes 12 s from idle until a full load is seen as 900, and with
     /// 50 ms about 2.5 s.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let shedder = Shedder::builder().sample_period(Duration::from_millis(50)).build()?;
+    /// assert!(Shedder::builder().sample_period(Duration::ZERO).build().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn sample_period(mut self, period: Duration) -> Self {
         self.sample_period = period;
         self
     }
 
     /// Where it reads time, [`SystemClock`] by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::{Priority, Shedder};
+    /// use wheelhouse_wheel::ManualClock;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let shedder = Shedder::builder().clock(clock.clone()).cpu(|_| Some(1.0)).build()?;
+    /// clock.advance(Duration::from_millis(250));
+    /// let _ = shedder.try_acquire(Priority::Normal);
+    /// assert!(shedder.stats().is_hot);
+    /// # Ok(()) }
+    /// ```
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self
     }
 
     /// Where it learns the processor usage, a [`CpuMeter`] of this process by default.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{CpuMeter, Shedder};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let meter = CpuMeter::at_root("/host").with_limit(2.0)?;
+    /// let shedder = Shedder::builder().cpu(meter).build()?;
+    /// # Ok(()) }
+    /// ```
     pub fn cpu(mut self, source: impl CpuSource) -> Self {
         self.cpu = Some(Box::new(source));
         self
@@ -102,6 +172,15 @@ impl ShedderBuilder {
 
     /// How many processors the default [`CpuMeter`] takes for the limit, instead of the limit that it
     /// reads. Only without a source of one's own.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Shedder;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let shedder = Shedder::builder().cpu_limit(1.5).build()?;
+    /// assert!(Shedder::builder().cpu_limit(0.0).build().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn cpu_limit(mut self, processors: f64) -> Self {
         self.cpu_limit = Some(processors);
         self

@@ -103,6 +103,18 @@ impl ThrottleBuilder {
     }
 
     /// The rule, [`Adaptive`](ThrottleMode::Adaptive) by default.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, ThrottleMode};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::throttle().mode(ThrottleMode::GoZero2022).build()?;
+    /// for _ in 0..5 {
+    ///     breaker.try_acquire().unwrap().failure();
+    /// }
+    /// assert_eq!(breaker.rejection_probability(), 0.0);
+    /// # Ok(()) }
+    /// ```
     pub fn mode(mut self, mode: ThrottleMode) -> Self {
         self.mode = mode;
         self
@@ -110,6 +122,17 @@ impl ThrottleBuilder {
 
     /// How long the past counts, and in how many buckets: 1 to 4096, each at least a nanosecond. 10 s
     /// in 40 buckets by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::Breaker;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::throttle().window(Duration::from_secs(60), 60).build()?;
+    /// let refused = Breaker::throttle().window(Duration::from_secs(60), 0).build().unwrap_err();
+    /// assert_eq!(refused.argument(), "buckets");
+    /// # Ok(()) }
+    /// ```
     pub fn window(mut self, window: Duration, buckets: usize) -> Self {
         self.window = window;
         self.buckets = buckets;
@@ -118,6 +141,16 @@ impl ThrottleBuilder {
 
     /// How many requests are allowed for each that is accepted, from 1.1: the greater, the more is
     /// sent to a backend that fails. Each [mode](ThrottleMode) has its default.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Breaker;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::throttle().k(1.5).build()?;
+    /// let refused = Breaker::throttle().k(1.0).build().unwrap_err();
+    /// assert_eq!(refused.to_string(), "k is 1; allowed are 1.1 to 1000000");
+    /// # Ok(()) }
+    /// ```
     pub fn k(mut self, k: f64) -> Self {
         self.k = Some(k);
         self
@@ -166,18 +199,56 @@ impl ThrottleBuilder {
     }
 
     /// What it is called in events and metrics; `breaker` by default.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::Breaker;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// assert_eq!(Breaker::throttle().name("search").build()?.name(), "search");
+    /// # Ok(()) }
+    /// ```
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
     /// Where it reads time from, the system's monotonic clock by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::{Breaker, ThrottleMode};
+    /// use wheelhouse_wheel::ManualClock;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let builder = Breaker::throttle().mode(ThrottleMode::Sre);
+    /// let breaker = builder.clock(clock.clone()).build()?;
+    /// breaker.try_acquire().unwrap().success();
+    /// clock.advance(Duration::from_secs(11));
+    /// assert_eq!(breaker.stats().window.requests, 0);
+    /// # Ok(()) }
+    /// ```
     pub fn clock(mut self, clock: impl wheelhouse_wheel::Clock) -> Self {
         self.time = crate::clock::TimeSource::of(clock);
         self
     }
 
     /// Makes its chances the same in each run.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, ThrottleMode};
+    /// use wheelhouse_wheel::ManualClock;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let decisions = || -> Result<Vec<bool>, wheelhouse_resilience::BuildError> {
+    ///     let builder = Breaker::throttle().mode(ThrottleMode::Sre).clock(ManualClock::new());
+    ///     let breaker = builder.seed(7).build()?;
+    ///     let ran = || breaker.try_acquire().map(|permit| permit.failure()).is_ok();
+    ///     Ok((0..100).map(|_| ran()).collect())
+    /// };
+    /// assert_eq!(decisions()?, decisions()?);
+    /// # Ok(()) }
+    /// ```
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self

@@ -213,6 +213,16 @@ macro_rules! rate {
 
             /// Counts the calls that ended within the last `span`, which passes in steps of a
             /// `buckets`th: at least a nanosecond each, 1 to 1 048 576.
+            ///
+            /// ```
+            /// use std::time::Duration;
+            #[doc = concat!("use wheelhouse_resilience::{Breaker, ", stringify!($name), "};")]
+            ///
+            /// let minute = Duration::from_secs(60);
+            #[doc = concat!("let rate = ", stringify!($name), "::above(0.5);")]
+            /// assert!(Breaker::builder().trip_on(rate.within(minute, 60)).build().is_ok());
+            /// assert!(Breaker::builder().trip_on(rate.within(minute, 0)).build().is_err());
+            /// ```
             #[must_use]
             pub fn within(mut self, span: Duration, buckets: usize) -> Self {
                 self.rate.window = Window::Time { span, buckets };
@@ -223,6 +233,14 @@ macro_rules! rate {
             ///
             /// With several threads that write at the same time it is off by at most 8 calls for each,
             /// and 16 for one that has suddenly become slower.
+            ///
+            /// ```
+            #[doc = concat!("use wheelhouse_resilience::{Breaker, ", stringify!($name), "};")]
+            ///
+            #[doc = concat!("let rate = ", stringify!($name), "::above(0.5);")]
+            /// assert!(Breaker::builder().trip_on(rate.last(100)).build().is_ok());
+            /// assert!(Breaker::builder().trip_on(rate.last(0)).build().is_err());
+            /// ```
             #[must_use]
             pub fn last(mut self, calls: usize) -> Self {
                 self.rate.window = Window::Count(calls);
@@ -231,6 +249,13 @@ macro_rules! rate {
 
             /// With fewer calls than this in the window nothing trips. 0 and 1 are the same: without
             /// a call there is no rate. In a window of a number of calls it is at most that number.
+            ///
+            /// ```
+            #[doc = concat!("use wheelhouse_resilience::{Breaker, ", stringify!($name), "};")]
+            ///
+            #[doc = concat!("let rate = ", stringify!($name), "::at_least(0.5).minimum(20);")]
+            /// assert!(Breaker::builder().trip_on(rate).build().is_ok());
+            /// ```
             #[must_use]
             pub fn minimum(mut self, calls: u64) -> Self {
                 self.rate.minimum = calls;
@@ -298,6 +323,16 @@ pub struct Consecutive {
 
 impl Consecutive {
     /// At `failures` of them, 1 to 65 535.
+    ///
+    /// ```
+    /// use wheelhouse_resilience::{Breaker, Consecutive};
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let breaker = Breaker::builder().trip_on(Consecutive::failures(3)).build()?;
+    /// let refused = Breaker::builder().trip_on(Consecutive::failures(0)).build().unwrap_err();
+    /// assert_eq!(refused.to_string(), "failures is 0; allowed are 1 to 65535");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn failures(failures: u32) -> Self {
         Consecutive {
@@ -309,6 +344,22 @@ impl Consecutive {
     /// Forgets the failures of a closed breaker every `interval` on its clock (gobreaker's `Interval`):
     /// at its multiples since the clock began, whenever the breaker closed. `None`, as by default, never
     /// does. Reads the clock when a call fails.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wheelhouse_resilience::{Breaker, Consecutive, State};
+    /// use wheelhouse_wheel::ManualClock;
+    ///
+    /// # fn main() -> Result<(), wheelhouse_resilience::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let policy = Consecutive::failures(2).interval(Duration::from_secs(60));
+    /// let breaker = Breaker::builder().clock(clock.clone()).trip_on(policy).build()?;
+    /// breaker.try_acquire().unwrap().failure();
+    /// clock.advance(Duration::from_secs(60));
+    /// breaker.try_acquire().unwrap().failure();
+    /// assert_eq!(breaker.state(), State::Closed);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.interval = interval.into();
