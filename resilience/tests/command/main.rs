@@ -2,5 +2,9 @@
 #![cfg(feature = "tokio")]
 
 mod blocking;
-mod calls;
+mod common;
 mod dashboard;
+mod ending;
+mod fallbacks;
+mod opening;
+mod settings;
