@@ -36,6 +36,8 @@
 
 #[cfg(feature = "serve")]
 pub mod config;
+#[cfg(feature = "http")]
+pub mod delivery;
 pub mod engine;
 #[cfg(feature = "grpc")]
 pub mod grpc;

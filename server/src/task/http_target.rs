@@ -74,7 +74,12 @@ impl HttpTarget {
                 return Err(refused("target.http.method", other, allowed));
             }
         };
-        let headers = headers(&fields.headers.0)?;
+        let mut headers = headers(&fields.headers.0)?;
+        let carries_payload = !matches!(method, Method::GET | Method::DELETE);
+        if carries_payload && !headers.contains_key(CONTENT_TYPE) {
+            let json = HeaderValue::from_static("application/json");
+            headers.insert(CONTENT_TYPE, json);
+        }
         let origin = origin(&uri);
         Ok(Arc::new(HttpTarget {
             uri,
@@ -182,10 +187,6 @@ fn headers(pairs: &[(String, String)]) -> Result<HeaderMap, TaskError> {
         if headers.insert(parsed, value).is_some() {
             return Err(refused(field, name, "headers that are there once"));
         }
-    }
-    if !headers.contains_key(CONTENT_TYPE) {
-        let json = HeaderValue::from_static("application/json");
-        headers.insert(CONTENT_TYPE, json);
     }
     Ok(headers)
 }
