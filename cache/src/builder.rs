@@ -17,7 +17,7 @@ use crate::driver::Sleep;
 use crate::event::{Callback, Listener};
 use crate::inner::{Cell, Inner, Options, Tuning};
 use crate::refresh::{Refresh, Reload};
-use crate::shard::{Columns, NEVER, Policy, Shard};
+use crate::shard::{Columns, Extent, NEVER, Policy, Shard};
 use crate::time::{Time, micros};
 use crate::{BuildError, Cache, Event};
 
@@ -335,9 +335,17 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
             weights: is_weighted,
             hard: self.time_to_idle.is_some(),
         };
+        let extent = Extent {
+            most,
+            likely: if is_counted {
+                usize::try_from(bound).unwrap_or(usize::MAX) / shards
+            } else {
+                usize::MAX
+            },
+        };
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let cells = (0..shards as u64).map(|number| {
-            let shard = Shard::new(self.policy, columns, self.hasher.clone());
+            let shard = Shard::new(self.policy, columns, extent, self.hasher.clone());
             CachePadded::new(Mutex::new(Cell::new(shard, seed.wrapping_add(number))))
         });
         let span = |lifetime: Option<Duration>| lifetime.map_or(NEVER, micros);
@@ -357,7 +365,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
                 time_to_idle: span(self.time_to_idle),
                 jitter: (self.jitter * (1_u64 << 32) as f64) as u64,
                 weigher: self.weigher,
-                most,
+                expires: self.time_to_live.is_some() || self.time_to_idle.is_some(),
                 reclaims: self.reclaim == Reclaim::InOperations,
                 refresh,
                 stale_on_error: micros(self.stale_on_error.unwrap_or_default()),

@@ -54,6 +54,11 @@ impl<K, V> Listener<K, V> {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_there(&self) -> bool {
+        self.callback.is_some()
+    }
+
     pub(crate) fn panics(&self) -> u64 {
         // A count: nothing is read through it.
         self.panics.load(Ordering::Relaxed)

@@ -30,9 +30,12 @@ use crate::fence::Fences;
 use crate::negative::Negatives;
 use crate::refresh::Refresh;
 use crate::shard::{Entry, Extra, Micros, NEVER, Removed, SETTINGS, Shard};
-use crate::stats::{Counts, Stats};
+use crate::stats::{Counts, Lookups, Stats};
 use crate::time::{Time, micros};
 use crate::tuner::Tuner;
+
+/// Lifetimes that deviate by so many times what the coarse clock may be behind are drawn by it.
+const ROUGH: u64 = 10;
 
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u32 + Send + Sync>;
 
@@ -56,8 +59,8 @@ pub(crate) struct Options<K, V> {
     /// The share by which a lifetime deviates, in 2⁻³².
     pub(crate) jitter: u64,
     pub(crate) weigher: Option<Weigher<K, V>>,
-    /// Entries that may ever come to one shard, where that is known.
-    pub(crate) most: usize,
+    /// Whether entries have deadlines as a rule.
+    pub(crate) expires: bool,
     /// Whether operations reclaim what has expired.
     pub(crate) reclaims: bool,
     /// When values are loaded anew before their deadline, and where.
@@ -69,20 +72,24 @@ pub(crate) struct Options<K, V> {
 }
 
 pub(crate) struct Tuning {
-    tuner: Mutex<Tuner>,
+    /// On cache lines of its own: the other fields are read in every operation.
+    tuner: CachePadded<Mutex<Tuner>>,
     sample: u64,
     /// The number of the setting. It is a hint to the shards, nothing is read through it: Relaxed.
     setting: AtomicU8,
 }
 
+/// In the order of the fields: what a lookup reads and writes comes first, next to the lock.
+#[repr(C)]
 pub(crate) struct Cell<K, V, S> {
+    lookups: Lookups,
     pub(crate) shard: Shard<K, V, S>,
+    /// The earliest time at which there may be something to reclaim.
+    pub(crate) due: Micros,
+    random: fastrand::Rng,
     pub(crate) counts: Counts,
     pub(crate) fences: Fences,
     pub(crate) negatives: Negatives<K>,
-    random: fastrand::Rng,
-    /// The earliest time at which there may be something to reclaim.
-    pub(crate) due: Micros,
 }
 
 /// One lock per shard, on cache lines of its own.
@@ -95,7 +102,7 @@ impl Tuning {
         let tuner = Tuner::new(capacity);
         Tuning {
             sample: tuner.mask_of(),
-            tuner: Mutex::new(tuner),
+            tuner: CachePadded::new(Mutex::new(tuner)),
             setting: AtomicU8::new(0),
         }
     }
@@ -113,12 +120,13 @@ impl Tuning {
 impl<K, V, S> Cell<K, V, S> {
     pub(crate) fn new(shard: Shard<K, V, S>, seed: u64) -> Self {
         Cell {
+            lookups: Lookups::default(),
             shard,
+            due: NEVER,
+            random: fastrand::Rng::with_seed(seed),
             counts: Counts::default(),
             fences: Fences::default(),
             negatives: Negatives::default(),
-            random: fastrand::Rng::with_seed(seed),
-            due: NEVER,
         }
     }
 }
@@ -168,6 +176,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// No deadline from there on has come.
+    #[inline]
+    fn horizon(&self) -> Micros {
+        self.time.horizon(self.options.expires)
+    }
+
     /// Looks a key up as a caller that wants its value: counts it, and moves what hits move.
     #[inline]
     pub(crate) fn lookup<T>(
@@ -176,8 +190,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         is_it: impl Fn(&K) -> bool,
         found: impl FnOnce(&V) -> T,
     ) -> Option<T> {
+        // Before the lock: whoever waits for it finds a value that was visible during its call.
+        let horizon = self.horizon();
         let mut cell = self.cell(hash);
-        let result = self.lookup_in(&mut cell, hash, is_it, found);
+        let result = self.lookup_by(horizon, &mut cell, hash, is_it, found);
         drop(cell);
         self.accessed(hash);
         result
@@ -200,17 +216,31 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         is_it: impl Fn(&K) -> bool,
         found: impl FnOnce(&V) -> T,
     ) -> Option<T> {
+        self.lookup_by(self.horizon(), cell, hash, is_it, found)
+    }
+
+    /// The same with a horizon that was looked at before.
+    #[inline]
+    fn lookup_by<T>(
+        &self,
+        horizon: Micros,
+        cell: &mut Cell<K, V, S>,
+        hash: u64,
+        is_it: impl Fn(&K) -> bool,
+        found: impl FnOnce(&V) -> T,
+    ) -> Option<T> {
+        let has_come = |deadline| deadline < horizon && self.time.is_past(deadline);
         let position = cell
             .shard
             .find(hash, is_it)
-            .filter(|&at| !self.time.is_past(cell.shard.entry(at).deadline()));
+            .filter(|&at| !has_come(cell.shard.entry(at).deadline()));
         let Some(position) = position else {
-            cell.counts.misses = cell.counts.misses.wrapping_add(1);
+            cell.lookups.misses = cell.lookups.misses.wrapping_add(1);
             cell.shard.miss(hash);
             return None;
         };
         let result = found(&cell.shard.entry(position).value);
-        cell.counts.hits = cell.counts.hits.wrapping_add(1);
+        cell.lookups.hits = cell.lookups.hits.wrapping_add(1);
         cell.shard.hit(position);
         if self.options.time_to_idle != NEVER {
             let idle = self.time.now().saturating_add(self.options.time_to_idle);
@@ -291,7 +321,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             return Err(value);
         }
         cell.pass(hash);
-        let (deadline, extra) = self.lifetime(&mut cell, weight, life);
+        let about = if self.options.expires || cell.due != NEVER {
+            self.time.about_now()
+        } else {
+            0
+        };
+        let (deadline, extra) = self.lifetime(&mut cell, about, weight, life);
         if let Some(position) = cell.shard.find(hash, |other| *other == key) {
             let cause = if self.time.is_past(cell.shard.entry(position).deadline()) {
                 Cause::Expired
@@ -316,7 +351,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
                 cell.shard.hit(position);
                 let removed = Removed::new(key, value, old_deadline, weight);
                 self.leaves(&mut cell, removed, cause, gone);
-                self.has_stored(&mut cell, deadline, gone);
+                self.has_stored(&mut cell, about, deadline, gone);
                 return Ok(());
             }
         }
@@ -330,7 +365,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             self.leaves(&mut cell, removed(key, value), Cause::Evicted, gone);
             return Ok(());
         }
-        self.insert(cell, hash, key, value, deadline, extra, gone);
+        self.insert(cell, about, hash, key, value, deadline, extra, gone);
         Ok(())
     }
 
@@ -339,6 +374,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     fn insert<'a>(
         &'a self,
         mut cell: Guard<'a, K, V, S>,
+        about: Micros,
         hash: u64,
         key: K,
         value: V,
@@ -350,7 +386,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         let mut credit = 0;
         if self.budget.reserve(needed) {
             credit = needed;
-        } else if cell.due <= self.time.about_now() {
+        } else if cell.due <= about {
             // What has expired goes first.
             self.reclaim(&mut cell, gone);
         }
@@ -363,11 +399,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
                 credit = needed;
             }
             if credit >= needed && !cell.shard.is_exhausted() {
-                let most = self.options.most;
-                cell.shard.push(hash, key, value, deadline, extra, most);
+                cell.shard.push(hash, key, value, deadline, extra);
                 break;
             }
-            let Some(position) = cell.shard.victim() else {
+            let Some(victim) = cell.shard.victim() else {
                 let number = self.number(hash);
                 drop(cell);
                 credit = self.room_elsewhere(number, credit, needed, gone);
@@ -388,20 +423,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
                 }
                 continue;
             };
-            credit += u64::from(cell.shard.weight(position));
+            credit += u64::from(cell.shard.weight(victim.position));
             if credit < needed {
-                let removed = cell.shard.remove(position);
+                let removed = cell.shard.evict(victim);
                 self.is_evicted(&mut cell, removed, gone);
                 continue;
             }
             let removed = cell
                 .shard
-                .replace(position, hash, key, value, deadline, extra);
+                .replace(victim, hash, key, value, deadline, extra);
             self.is_evicted(&mut cell, removed, gone);
             break;
         }
         self.budget.release(credit - needed);
-        self.has_stored(&mut cell, deadline, gone);
+        self.has_stored(&mut cell, about, deadline, gone);
     }
 
     /// Takes entries out of other shards until `credit` and what they weigh are `needed`.
@@ -421,10 +456,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
                     credit = needed;
                     break;
                 }
-                let Some(position) = cell.shard.victim() else {
+                let Some(victim) = cell.shard.victim() else {
                     break;
                 };
-                let removed = cell.shard.remove(position);
+                let removed = cell.shard.evict(victim);
                 credit += u64::from(removed.weight);
                 self.is_evicted(&mut cell, removed, gone);
             }
@@ -516,6 +551,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         };
         for cell in &self.cells {
             let cell = cell.lock();
+            cell.lookups.add_to(&mut stats);
             cell.counts.add_to(&mut stats);
             stats.timers += cell.shard.timers() as u64;
         }
@@ -536,7 +572,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     /// Tells the listener of what has left. No lock is held.
     #[inline]
     pub(crate) fn tell(&self, gone: Gone<K, V>) {
-        if !gone.is_empty() {
+        // Most entries are dropped without anybody noticing.
+        if self.listener.is_there() || std::mem::needs_drop::<(K, V)>() {
             self.listener.tell(gone, || self.time.now());
         }
     }
@@ -553,7 +590,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     }
 
     fn is_evicted(&self, cell: &mut Cell<K, V, S>, removed: Removed<K, V>, gone: &mut Gone<K, V>) {
-        let cause = if self.time.is_past(removed.entry.deadline()) {
+        let deadline = removed.entry.deadline();
+        let cause = if deadline < self.horizon() && self.time.is_past(deadline) {
             Cause::Expired
         } else {
             Cause::Evicted
@@ -565,6 +603,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     fn lifetime(
         &self,
         cell: &mut Cell<K, V, S>,
+        about: Micros,
         weight: u32,
         life: Option<Duration>,
     ) -> (Micros, Extra) {
@@ -577,19 +616,29 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         if life == NEVER && options.time_to_idle == NEVER {
             return (NEVER, extra);
         }
-        let now = self.time.now();
+        // The exact time, where that makes a difference.
+        let mut now = None;
+        let mut now = || *now.get_or_insert_with(|| self.time.now());
         if life != NEVER {
             let spread = ((u128::from(life) * u128::from(options.jitter)) >> 32) as u64;
             // A value is not to be old when it comes.
             let most = options.refresh.as_ref().map_or(spread, |one| one.age / 2);
             let spread = spread.min(most);
-            let random = cell.random.u64(0..=2 * spread);
-            extra.hard = now.saturating_add(life - spread + random).min(NEVER);
+            let lag = self.time.lag();
+            extra.hard = if self.options.expires && spread > ROUGH * lag {
+                // The coarse time is enough for a deadline that is drawn from where all that it may be
+                // behind makes no difference to the bounds.
+                let random = cell.random.u64(lag..=2 * spread);
+                about.saturating_add(life - spread + random).min(NEVER)
+            } else {
+                let random = cell.random.u64(0..=2 * spread);
+                now().saturating_add(life - spread + random).min(NEVER)
+            };
         }
         let idle = if options.time_to_idle == NEVER {
             NEVER
         } else {
-            now.saturating_add(options.time_to_idle)
+            now().saturating_add(options.time_to_idle)
         };
         (extra.hard.min(idle), extra)
     }

@@ -50,18 +50,19 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
     }
 
     /// What follows a store: the count, the time for reclaiming, and a step of it where operations
-    /// reclaim.
+    /// reclaim. `about` is about now, or 0 where nothing had a deadline before.
     #[inline]
     pub(crate) fn has_stored(
         &self,
         cell: &mut Cell<K, V, S>,
+        about: Micros,
         deadline: Micros,
         gone: &mut Gone<K, V>,
     ) {
         cell.counts.stored = cell.counts.stored.wrapping_add(1);
         cell.due = cell.due.min(deadline);
         self.sleep.wake_before(deadline);
-        if self.options.reclaims && cell.due != NEVER && cell.due <= self.time.about_now() {
+        if self.options.reclaims && cell.due <= about {
             self.reclaim(cell, gone);
         }
     }

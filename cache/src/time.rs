@@ -72,8 +72,28 @@ impl Time {
         }
     }
 
-    /// Whether a deadline has come.
+    /// A time that no deadline from it on has come at. With a `hint` that there are deadlines it costs
+    /// a look at the coarse clock; without, it is the end of time.
     #[inline]
+    pub(crate) fn horizon(&self, hint: bool) -> Micros {
+        if hint {
+            self.about_now() + CLOSE
+        } else {
+            NEVER
+        }
+    }
+
+    /// By how much [`about_now`](Self::about_now) may be behind.
+    #[inline]
+    pub(crate) fn lag(&self) -> Micros {
+        match &self.source {
+            Source::System(_) => CLOSE,
+            Source::Given(_) => 0,
+        }
+    }
+
+    /// Whether a deadline has come.
+    #[inline(never)]
     pub(crate) fn is_past(&self, deadline: Micros) -> bool {
         if deadline == NEVER {
             return false;
@@ -105,15 +125,13 @@ pub(crate) fn micros(span: Duration) -> Micros {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::time::Duration;
-
     use nix::time::{ClockId, clock_gettime};
 
-    use crate::shard::Micros;
+    use crate::shard::{Micros, NEVER};
 
     /// When the cache began, on the clock that [`std::time::Instant`] has here too.
     #[derive(Debug, Clone, Copy)]
-    pub(super) struct Began(Duration);
+    pub(super) struct Began(Micros);
 
     impl Began {
         pub(super) fn now() -> Self {
@@ -122,19 +140,22 @@ mod system {
 
         #[inline]
         pub(super) fn exact(self) -> Micros {
-            super::micros(read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.0))
+            read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.0)
         }
 
         #[inline]
         pub(super) fn coarse(self) -> Micros {
-            super::micros(read(ClockId::CLOCK_MONOTONIC_COARSE).saturating_sub(self.0))
+            read(ClockId::CLOCK_MONOTONIC_COARSE).saturating_sub(self.0)
         }
     }
 
     #[inline]
-    fn read(clock: ClockId) -> Duration {
+    fn read(clock: ClockId) -> Micros {
         // Linux has had both clocks for longer than Rust has supported it.
-        clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
+        clock_gettime(clock).map_or(0, |time| {
+            let whole = (time.tv_sec() as u64).wrapping_mul(1_000_000);
+            whole.wrapping_add(time.tv_nsec() as u64 / 1_000).min(NEVER)
+        })
     }
 }
 

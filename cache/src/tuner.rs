@@ -7,7 +7,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use crate::shard::{Columns, Extra, NEVER, Policy, SETTINGS, Setting, Shard};
+use crate::shard::{Columns, Extent, Extra, NEVER, Policy, SETTINGS, Setting, Shard};
 
 /// Entries of a shadow cache, at most: caches that hold more are sampled.
 const MOST: usize = 1_024;
@@ -44,7 +44,11 @@ impl Tuner {
         let rate = capacity.div_ceil(MOST).next_power_of_two();
         let capacity = (capacity / rate).max(1);
         let shadow = |setting: Setting| {
-            let mut table = Shard::new(Policy::Adaptive, Columns::default(), Mixer);
+            let extent = Extent {
+                most: capacity,
+                likely: capacity,
+            };
+            let mut table = Shard::new(Policy::Adaptive, Columns::default(), extent, Mixer);
             table.set(setting);
             Shadow { table, score: 0.0 }
         };
@@ -112,9 +116,9 @@ impl Shadow {
             hard: NEVER,
         };
         if self.table.len() < capacity {
-            self.table.push(hash, key, (), NEVER, extra, capacity);
-        } else if let Some(position) = self.table.victim() {
-            self.table.replace(position, hash, key, (), NEVER, extra);
+            self.table.push(hash, key, (), NEVER, extra);
+        } else if let Some(victim) = self.table.victim() {
+            self.table.replace(victim, hash, key, (), NEVER, extra);
         }
         false
     }

@@ -8,9 +8,10 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use super::Shard;
+use super::contest::Contest;
 use super::setting::{STEADY, Setting};
 use super::sketch::Sketch;
+use super::{Extent, Shard, Victim};
 
 /// Entries of the window that get a second chance in one eviction, at most.
 const SPARED: usize = 128;
@@ -26,46 +27,47 @@ const COUNTERS: [(usize, usize); 2] = [(2_048, 64), (8_192, 32)];
 /// share a cache line then.
 const FEW: usize = 8;
 
+/// What a hit reads comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Adaptive {
-    setting: Setting,
-    window_hand: usize,
-    main_hand: usize,
-    sketch: Sketch,
-    /// The hash that was missed last: a miss is counted, the insertion that follows it is not.
-    last_missed: u64,
-    /// Ageings so far, modulo 16.
-    pub(super) epoch: u8,
     accesses: u64,
-    /// The count of accesses when everything aged last.
-    aged_at: u64,
     /// The count of accesses at which to see whether everything ages.
     ages_at: u64,
+    /// Ageings so far, modulo 16.
+    pub(super) epoch: u8,
+    setting: Setting,
+    /// The hash that was missed last: a miss is counted, the insertion that follows it is not.
+    last_missed: u64,
+    sketch: Sketch,
+    window_hand: usize,
+    contest: Contest,
+    /// The count of accesses when everything aged last.
+    aged_at: u64,
+    /// Counters of the sketch for each entry.
+    counters: usize,
 }
 
 impl Adaptive {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(extent: Extent) -> Self {
+        let precise = COUNTERS.iter().find(|(within, _)| extent.most <= *within);
         Adaptive {
-            setting: STEADY,
-            window_hand: 0,
-            main_hand: 0,
-            sketch: Sketch::new(128, 128),
-            last_missed: 0,
-            epoch: 0,
             accesses: 0,
-            aged_at: 0,
             ages_at: 64,
+            epoch: 0,
+            setting: STEADY,
+            last_missed: 0,
+            sketch: Sketch::new(precise.is_none()),
+            window_hand: 0,
+            contest: Contest::default(),
+            aged_at: 0,
+            counters: precise.map_or(FEW, |&(_, each)| each),
         }
     }
 
-    /// Makes the sketch large enough for `len` entries of a table that never has more than `most`.
-    pub(super) fn fit(&mut self, len: usize, most: usize) {
-        let precise = COUNTERS.iter().find(|(within, _)| most <= *within);
-        let each = precise.map_or(FEW, |&(_, each)| each);
-        let within = if precise.is_some() { usize::MAX } else { 0 };
-        while self.sketch.counters() < len * each {
-            self.sketch.grow(within);
-        }
+    /// Makes the sketch large enough for `len` entries.
+    pub(super) fn fit(&mut self, len: usize) {
+        self.sketch.fit(len * self.counters);
     }
 
     /// Counts an access of a table with `len` entries.
@@ -109,19 +111,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     /// Sets the default policy; nothing happens under another one.
     #[inline]
     pub(crate) fn set(&mut self, setting: Setting) {
-        if let Some(policy) = self.adaptive.as_deref_mut()
+        if let Some(policy) = &mut self.adaptive
             && policy.setting != setting
         {
             policy.setting = setting;
+            policy.contest.restart();
             policy.ages_at = policy.accesses;
         }
     }
 
-    /// Finds out who goes and moves it to the window's hand. The table is not empty.
-    pub(super) fn choose(&mut self) -> usize {
+    /// Finds out who goes. The table is not empty.
+    pub(super) fn choose(&mut self) -> Victim {
         let len = self.entries.len();
-        let Some(policy) = self.adaptive.as_deref_mut() else {
-            return 0;
+        let Some(policy) = &mut self.adaptive else {
+            return Victim::at(0);
         };
         let epoch = policy.epoch;
         let setting = policy.setting;
@@ -147,45 +150,41 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         }
         policy.window_hand = if at + 1 == window { 0 } else { at + 1 };
         if window == len {
-            return at;
+            return Victim::at(at);
         }
 
-        let newcomer_hash = self.hasher.hash_one(&self.entries[at].key);
-        let newcomer_uses = self.entries[at].uses(epoch);
+        let entries = &mut self.entries;
+        let newcomer_hash = self.hasher.hash_one(&entries[at].key);
+        let newcomer_uses = entries[at].uses(epoch);
         let newcomer = policy.sketch.estimate(newcomer_hash).max(1) + newcomer_uses;
-        let hand = if (window..len).contains(&policy.main_hand) {
-            policy.main_hand
-        } else {
-            window
-        };
-        let next = |at: usize| if at + 1 == len { window } else { at + 1 };
-        let (mut other, mut fewest, mut looked_at) = (hand, u8::MAX, hand);
-        for _ in 0..usize::from(setting.look).min(len - window) {
-            let uses = self.entries[looked_at].uses(epoch);
-            if uses < fewest {
-                (other, fewest) = (looked_at, uses);
-            }
-            if uses == 0 {
-                break;
-            }
-            looked_at = next(looked_at);
-        }
+        let look = usize::from(setting.look);
+        let (other, fewest) = policy
+            .contest
+            .fewest(window..len, look, |at| entries[at].uses(epoch));
 
         let young = (policy.accesses as f64) < YOUTH * len as f64;
         if setting.admission.admits(newcomer, fewest + 1, young) {
-            policy.main_hand = next(other);
-            if fewest > 0 {
-                let hash = self.hasher.hash_one(&self.entries[other].key);
+            policy.contest.advance_past(other);
+            let hash = (fewest > 0).then(|| self.hasher.hash_one(&entries[other].key));
+            if let Some(hash) = hash {
                 policy.sketch.add(hash, fewest);
             }
-            self.entries[at].set_uses(newcomer - 1, epoch);
-            self.swap(at, other);
+            entries[at].set_uses(newcomer - 1, epoch);
+            Victim {
+                position: other,
+                hash,
+                heir: Some((at, newcomer_hash)),
+            }
         } else {
-            policy.main_hand = next(hand);
+            policy.contest.advance();
             if newcomer_uses > 0 {
                 policy.sketch.add(newcomer_hash, newcomer_uses);
             }
+            Victim {
+                position: at,
+                hash: Some(newcomer_hash),
+                heir: None,
+            }
         }
-        at
     }
 }

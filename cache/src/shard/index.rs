@@ -51,17 +51,20 @@ impl Index {
     /// Whether one more than `len` entries would be too many for the buckets there are.
     #[inline]
     pub(super) fn is_full(&self, len: usize) -> bool {
-        len >= self.buckets.len() * FULL
+        len >= self.room()
     }
 
-    /// Makes room for twice as many entries, or for `most` if that is less, and empties the index:
-    /// the caller adds the entries again.
-    pub(super) fn grow(&mut self, most: usize) {
-        let wanted = self.buckets.len() * 2;
-        let enough = most.div_ceil(FULL).max(self.buckets.len() + 1);
+    /// Makes room for `entries`, more than there was room for, and empties the index: the caller adds
+    /// the entries again.
+    pub(super) fn grow(&mut self, entries: usize) {
         // The old buckets go first: never are both there.
         self.buckets = Vec::new();
-        self.buckets = vec![EMPTY; wanted.min(enough)];
+        self.buckets = vec![EMPTY; entries.div_ceil(FULL)];
+    }
+
+    /// Entries for which there is room.
+    pub(super) fn room(&self) -> usize {
+        self.buckets.len() * FULL
     }
 
     /// Empties the index and gives its memory back.
@@ -78,11 +81,12 @@ impl Index {
     ) -> Option<(usize, Lane)> {
         let tag = tag(hash);
         let mut at = self.home(hash);
-        for _ in 0..self.buckets.len() {
+        let mut left = self.buckets.len();
+        loop {
             let bucket = &self.buckets[at];
             let mut lanes = bucket.with_tag(tag);
             while lanes != 0 {
-                let lane = lanes.trailing_zeros() as usize / 8;
+                let lane = first_of(lanes);
                 let position = bucket.positions[lane] as usize;
                 if is_it(position) {
                     let lane = Lane {
@@ -93,12 +97,13 @@ impl Index {
                 }
                 lanes &= lanes - 1;
             }
-            if bucket.passed == 0 {
+            // All may have been passed, each by another one.
+            left -= 1;
+            if bucket.passed == 0 || left == 0 {
                 return None;
             }
             at = self.next(at);
         }
-        None
     }
 
     /// Adds a position that is not there yet. Not to be called when [full](Self::is_full).
@@ -109,7 +114,7 @@ impl Index {
             let bucket = &mut self.buckets[at];
             let vacant = bucket.with_tag(VACANT);
             if vacant != 0 {
-                let lane = vacant.trailing_zeros() as usize / 8;
+                let lane = first_of(vacant);
                 bucket.tags[lane] = tag(hash);
                 bucket.positions[lane] = position as u32;
                 return;
@@ -180,24 +185,28 @@ impl Index {
 }
 
 impl Bucket {
-    /// The lanes with this tag: the highest bit of each one's byte is set.
+    /// The lanes with this tag, as [`first_of`] reads them: bit 8 n for lane n up to 7, bit 8 n + 4 for
+    /// lane n + 8.
     #[inline]
-    fn with_tag(&self, tag: u8) -> u128 {
+    fn with_tag(&self, tag: u8) -> u64 {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
         const ONES: u64 = 0x0101_0101_0101_0101;
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        // What follows the twelve tags differs from the one sought.
-        let other = !tag;
-        let words = [
-            u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            u64::from_le_bytes([i, j, k, l, other, other, other, other]),
-        ];
-        let [low, high] = words.map(|word| {
-            let differs = word ^ (ONES * u64::from(tag));
-            !(((differs & LOW) + LOW) | differs | LOW)
-        });
-        u128::from(high) << 64 | u128::from(low)
+        let wanted = ONES * u64::from(tag);
+        // The highest bit of each byte that is zero, exactly.
+        let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ wanted;
+        let low = !(((low & LOW) + LOW) | low | LOW);
+        let high = u32::from_le_bytes([i, j, k, l]) ^ wanted as u32;
+        let high = !(((high & LOW as u32) + LOW as u32) | high | LOW as u32);
+        low >> 7 | u64::from(high) >> 3
     }
+}
+
+/// One lane of a set of them that is not empty.
+#[inline]
+fn first_of(lanes: u64) -> usize {
+    let bit = lanes.trailing_zeros() as usize;
+    bit / 8 + (bit & 4) * 2
 }
 
 #[inline]
@@ -222,23 +231,23 @@ mod tests {
             let mut lanes = bucket.with_tag(tag);
             let mut found = Vec::new();
             while lanes != 0 {
-                found.push(lanes.trailing_zeros() / 8);
+                found.push(first_of(lanes));
                 lanes &= lanes - 1;
             }
+            found.sort_unstable();
             found
         };
         assert_eq!(lanes(0), [0, 7]);
         assert_eq!(lanes(1), [1, 6, 9]);
         assert_eq!(lanes(0x80), [3, 11]);
         assert_eq!(lanes(0xff), [5]);
-        assert_eq!(lanes(0x33), [0_u32; 0]);
+        assert_eq!(lanes(0x33), [0_usize; 0]);
     }
 
     #[test]
     fn overflow_is_found_and_forgotten() {
         let mut index = Index::new();
-        index.grow(usize::MAX);
-        index.grow(usize::MAX);
+        index.grow(32);
         // All of one home and tag: buckets overflow, also around the end.
         let hash = u64::MAX;
         for position in 0..30 {

@@ -12,6 +12,7 @@
 //! - X1, X2 in `index.rs`, D1, D2 in `deadlines.rs`, L1, L2 in `list.rs`.
 
 mod adaptive;
+mod contest;
 mod deadlines;
 mod entry;
 mod index;
@@ -55,6 +56,51 @@ pub(crate) struct Columns {
     pub(crate) hard: bool,
 }
 
+/// How many entries a table is to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Never more than that.
+    pub(crate) most: usize,
+    /// As many as a rule: what is larger costs memory, what is smaller time while it grows.
+    pub(crate) likely: usize,
+}
+
+impl Extent {
+    /// What a table that is full makes room for.
+    fn after(self, room: usize) -> usize {
+        // A share of the entries of a cache is never even.
+        let likely = self.likely.saturating_add(self.likely / 16).min(self.most);
+        let more = if room < likely {
+            room.saturating_mul(2).min(likely)
+        } else {
+            room.saturating_add(room / 16)
+        };
+        more.min(self.most).max(room + 1)
+    }
+}
+
+/// Who goes, and who gets its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Victim {
+    /// Where it is.
+    pub(crate) position: usize,
+    /// The hash of its key, where that is known.
+    hash: Option<u64>,
+    /// An entry of the window that is admitted in its place, and the hash of its key.
+    heir: Option<(usize, u64)>,
+}
+
+impl Victim {
+    /// One whose place nobody has been found for.
+    fn at(position: usize) -> Self {
+        Victim {
+            position,
+            hash: None,
+            heir: None,
+        }
+    }
+}
+
 /// What is known of an entry in the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extra {
@@ -77,15 +123,18 @@ impl<K, V> Removed<K, V> {
     }
 }
 
+/// In the order of the fields: what a lookup reads comes first and shares cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard<K, V, S> {
     index: Index,
     entries: Vec<Entry<K, V>>,
-    hasher: S,
-    policy: Policy,
     /// Of [`Policy::Adaptive`].
-    adaptive: Option<Box<Adaptive>>,
-    /// Of the others.
+    adaptive: Option<Adaptive>,
+    policy: Policy,
+    hasher: S,
+    extent: Extent,
+    /// Of the other policies.
     list: Option<Box<List>>,
     /// Once there was a finite deadline.
     deadlines: Option<Box<Deadlines>>,
@@ -94,14 +143,15 @@ pub(crate) struct Shard<K, V, S> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
-    pub(crate) fn new(policy: Policy, columns: Columns, hasher: S) -> Self {
+    pub(crate) fn new(policy: Policy, columns: Columns, extent: Extent, hasher: S) -> Self {
         let is_adaptive = policy == Policy::Adaptive;
         Shard {
             index: Index::new(),
             entries: Vec::new(),
             hasher,
             policy,
-            adaptive: is_adaptive.then(|| Box::new(Adaptive::new())),
+            extent,
+            adaptive: is_adaptive.then(|| Adaptive::new(extent)),
             list: (!is_adaptive).then(|| Box::new(List::new())),
             deadlines: None,
             weights: columns.weights.then(Vec::new),
@@ -134,7 +184,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     /// Counts a hit of the entry at `position`.
     #[inline]
     pub(crate) fn hit(&mut self, position: usize) {
-        if let Some(policy) = self.adaptive.as_deref_mut() {
+        if let Some(policy) = &mut self.adaptive {
             policy.accessed(self.entries.len());
             self.entries[position].touch(policy.epoch);
             return;
@@ -149,7 +199,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     /// Counts a miss.
     #[inline]
     pub(crate) fn miss(&mut self, hash: u64) {
-        if let Some(policy) = self.adaptive.as_deref_mut() {
+        if let Some(policy) = &mut self.adaptive {
             policy.accessed(self.entries.len());
             policy.missed(hash);
         }
@@ -161,7 +211,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         self.entries.len() >= u32::MAX as usize - 1
     }
 
-    /// Adds a key that is not in the table. `most` is how many entries may ever come.
+    /// Adds a key that is not in the table.
     pub(crate) fn push(
         &mut self,
         hash: u64,
@@ -169,15 +219,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         value: V,
         deadline: Micros,
         extra: Extra,
-        most: usize,
     ) -> usize {
         let position = self.entries.len();
         if self.index.is_full(position) {
-            self.grow(most);
+            self.grow();
         }
         if position == self.entries.capacity() {
-            let more = position.max(4).min(most.saturating_sub(position).max(1));
-            self.entries.reserve_exact(more);
+            let room = self.extent.after(position.max(2));
+            self.entries
+                .reserve_exact(room.saturating_sub(position).max(1));
         }
         self.index.insert(hash, position);
         self.entries.push(Entry::new(key, value, deadline));
@@ -189,18 +239,28 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         position
     }
 
-    /// Puts a key that is not in the table in the place of the entry at `position`.
+    /// Puts a key that is not in the table in the place of a victim, or of its heir.
     pub(crate) fn replace(
         &mut self,
-        position: usize,
+        victim: Victim,
         hash: u64,
         key: K,
         value: V,
         deadline: Micros,
         extra: Extra,
     ) -> Removed<K, V> {
-        let weight = self.weight(position);
-        self.unindex(position);
+        let weight = self.weight(victim.position);
+        self.unindex(victim.position, victim.hash);
+        let mut position = victim.position;
+        if let Some((heir, hash_of_heir)) = victim.heir {
+            if let Some((_, lane)) = self.index.find(hash_of_heir, |at| at == heir) {
+                self.index.set_position(lane, position);
+            }
+            self.swap_entries(heir, position);
+            let deadline = self.entries[position].deadline();
+            self.note_deadline(position, deadline);
+            position = heir;
+        }
         self.index.insert(hash, position);
         let entry = Entry::new(key, value, deadline);
         let entry = std::mem::replace(&mut self.entries[position], entry);
@@ -230,10 +290,21 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         (value, weight)
     }
 
+    /// Takes out a victim; its heir gets its place.
+    pub(crate) fn evict(&mut self, victim: Victim) -> Removed<K, V> {
+        match victim.heir {
+            Some((heir, _)) => {
+                self.swap(heir, victim.position);
+                self.remove(heir)
+            }
+            None => self.remove(victim.position),
+        }
+    }
+
     /// Takes out the entry at `position`.
     pub(crate) fn remove(&mut self, position: usize) -> Removed<K, V> {
         let weight = self.weight(position);
-        self.unindex(position);
+        self.unindex(position, None);
         let last = self.entries.len() - 1;
         if position != last {
             // Not a loop over the bucket: the last entry's lane is found by its hash.
@@ -263,26 +334,27 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         Removed { entry, weight }
     }
 
-    /// The position of whoever goes, by the policy. Entries without weight do not go; `None` when
-    /// there are no others.
-    pub(crate) fn victim(&mut self) -> Option<usize> {
+    /// Who goes, by the policy. Entries without weight do not go; `None` when there are no others.
+    pub(crate) fn victim(&mut self) -> Option<Victim> {
         if self.entries.is_empty() {
             return None;
         }
         let chosen = match (self.policy, self.list.as_deref_mut()) {
-            (Policy::Sieve, Some(list)) => list.sieve(|position| {
+            (_, None) => self.choose(),
+            (Policy::Sieve, Some(list)) => Victim::at(list.sieve(|position| {
                 let entry = &mut self.entries[position];
                 let spared = entry.is_visited();
                 entry.set_visited(false);
                 spared
-            })?,
-            (_, Some(list)) => list.oldest()?,
-            (_, None) => self.choose(),
+            })?),
+            (_, Some(list)) => Victim::at(list.oldest()?),
         };
+        let position = chosen.position;
         match &self.weights {
-            Some(weights) if weights[chosen] == 0 => {
-                let (before, after) = (0..chosen, chosen + 1..weights.len());
-                after.chain(before).find(|&at| weights[at] > 0)
+            Some(weights) if weights[position] == 0 => {
+                let (before, after) = (0..position, position + 1..weights.len());
+                let other = after.chain(before).find(|&at| weights[at] > 0);
+                other.map(Victim::at)
             }
             _ => Some(chosen),
         }
@@ -400,7 +472,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     /// What follows when an entry has come to `position`.
     #[inline]
     fn begin(&mut self, position: usize, hash: u64, deadline: Micros) {
-        if let Some(policy) = self.adaptive.as_deref_mut() {
+        if let Some(policy) = &mut self.adaptive {
             policy.inserted(hash);
             self.entries[position].set_uses(0, policy.epoch);
         }
@@ -432,24 +504,33 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     }
 
     #[inline]
-    fn unindex(&mut self, position: usize) {
-        let hash = self.hasher.hash_one(&self.entries[position].key);
+    fn unindex(&mut self, position: usize, hash: Option<u64>) {
+        let hash = hash.unwrap_or_else(|| self.hash_at(position));
         if let Some((_, lane)) = self.index.find(hash, |at| at == position) {
             self.index.remove(hash, lane);
         }
     }
 
+    #[inline]
+    fn hash_at(&self, position: usize) -> u64 {
+        self.hasher.hash_one(&self.entries[position].key)
+    }
+
     /// Exchanges two entries with all that is known of them; only [`Policy::Adaptive`] does that.
     fn swap(&mut self, one: usize, other: usize) {
-        let lane = |at: usize| {
-            let hash = self.hasher.hash_one(&self.entries[at].key);
-            self.index.find(hash, |position| position == at)
-        };
+        let lane = |at: usize| self.index.find(self.hash_at(at), |position| position == at);
         let lanes = (lane(one), lane(other));
         if let (Some((_, first)), Some((_, second))) = lanes {
             self.index.set_position(first, other);
             self.index.set_position(second, one);
         }
+        self.swap_entries(one, other);
+        self.note_deadline(one, self.entries[one].deadline());
+        self.note_deadline(other, self.entries[other].deadline());
+    }
+
+    #[inline]
+    fn swap_entries(&mut self, one: usize, other: usize) {
         self.entries.swap(one, other);
         if let Some(hard) = &mut self.hard {
             hard.swap(one, other);
@@ -457,22 +538,17 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         if let Some(weights) = &mut self.weights {
             weights.swap(one, other);
         }
-        if let Some(deadlines) = &mut self.deadlines {
-            deadlines.note(one, self.entries[one].deadline());
-            deadlines.note(other, self.entries[other].deadline());
-        }
     }
 
     #[cold]
-    fn grow(&mut self, most: usize) {
-        self.index.grow(most);
+    fn grow(&mut self) {
+        self.index.grow(self.extent.after(self.index.room()));
         for (position, entry) in self.entries.iter().enumerate() {
             self.index
                 .insert(self.hasher.hash_one(&entry.key), position);
         }
         if let Some(policy) = &mut self.adaptive {
-            let soon = (self.entries.len() * 2).min(most);
-            policy.fit(soon.max(16), most);
+            policy.fit(self.index.room().min(self.extent.most));
         }
     }
 }

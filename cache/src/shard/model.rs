@@ -80,7 +80,11 @@ fn run(policy: Policy, capacity: usize, ops: Vec<Op>) {
         weights: true,
         hard: true,
     };
-    let mut shard = Shard::new(policy, columns, FixedState::with_seed(3));
+    let extent = Extent {
+        most: capacity,
+        likely: capacity,
+    };
+    let mut shard = Shard::new(policy, columns, extent, FixedState::with_seed(3));
     let mut map: BTreeMap<u8, Known> = BTreeMap::new();
     // From the oldest to the newest, with whether it was visited.
     let mut queue: VecDeque<(u8, bool)> = VecDeque::new();
@@ -116,12 +120,12 @@ fn run(policy: Policy, capacity: usize, ops: Vec<Op>) {
                     shard.hit(position);
                     touch(policy, &mut queue, key);
                 } else if map.len() < capacity {
-                    shard.push(hash, key, value, deadline, extra, capacity);
+                    shard.push(hash, key, value, deadline, extra);
                     map.insert(key, known);
                     queue.push_back((key, false));
                 } else {
-                    let position = shard.victim().unwrap();
-                    let gone = shard.replace(position, hash, key, value, deadline, extra);
+                    let victim = shard.victim().unwrap();
+                    let gone = shard.replace(victim, hash, key, value, deadline, extra);
                     let before = map.remove(&gone.entry.key).unwrap();
                     assert_eq!(
                         (gone.entry.value, gone.weight),
@@ -245,14 +249,15 @@ proptest! {
 #[test]
 fn sieve_takes_the_first_that_was_not_visited() {
     let columns = Columns::default();
-    let mut shard = Shard::new(Policy::Sieve, columns, FixedState::with_seed(3));
+    let extent = Extent { most: 4, likely: 4 };
+    let mut shard = Shard::new(Policy::Sieve, columns, extent, FixedState::with_seed(3));
     let extra = Extra {
         weight: 1,
         hard: NEVER,
     };
     for key in [b'a', b'b', b'c', b'd'] {
         let hash = shard.hash(key);
-        shard.push(hash, key, (), NEVER, extra, 4);
+        shard.push(hash, key, (), NEVER, extra);
     }
     for key in [b'a', b'c'] {
         let position = shard.find(shard.hash(key), |other| *other == key).unwrap();
@@ -260,9 +265,9 @@ fn sieve_takes_the_first_that_was_not_visited() {
     }
     let mut victims = Vec::new();
     for key in [b'e', b'f', b'g', b'h'] {
-        let position = shard.victim().unwrap();
+        let victim = shard.victim().unwrap();
         let hash = shard.hash(key);
-        let gone = shard.replace(position, hash, key, (), NEVER, extra);
+        let gone = shard.replace(victim, hash, key, (), NEVER, extra);
         victims.push(gone.entry.key);
     }
     // a is spared, b goes, c is spared, d goes, then e and f, which came behind the hand.

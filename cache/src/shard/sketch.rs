@@ -9,65 +9,69 @@
 pub(super) const MOST: u8 = 8;
 
 /// Rows: how many counters a key has.
-const ROWS: u32 = 4;
+const ROWS: usize = 4;
+
+/// A cache line of counters: sixteen in each word.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+const COUNTERS: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Sketch {
-    /// Sixteen counters each.
-    words: Vec<u64>,
-    /// The number of counters is a power of two; those of a key are spread over as many as this
-    /// says, less one.
-    spread: u64,
+    lines: Vec<Line>,
+    /// Whether the counters of a key share a line; otherwise they are spread over all, which are a
+    /// power of two then.
+    by_line: bool,
 }
 
+/// Where the counters of a key are: of each row, the line, the word and the place in it.
+type Places = [(usize, usize, u32); ROWS];
+
 impl Sketch {
-    /// A sketch of `counters`, a power of two from 128. Where there are more than `within`, the
-    /// counters of a key share a cache line.
-    pub(super) fn new(counters: usize, within: usize) -> Self {
-        debug_assert!(counters.is_power_of_two() && counters >= 128);
-        let spread = if counters > within { 128 } else { counters };
+    /// A sketch of 128 counters. Where the counters of a key share a cache line it costs one miss to
+    /// look at them; where they do not, fewer keys are taken for others.
+    pub(super) fn new(by_line: bool) -> Self {
         Sketch {
-            words: vec![0; counters / 16],
-            spread: spread as u64 - 1,
+            lines: vec![Line([0; 8])],
+            by_line,
         }
     }
 
-    /// Doubles the counters. Where a key's share a line, every estimate stays what it is.
-    pub(super) fn grow(&mut self, within: usize) {
-        let counters = self.words.len() * 32;
-        if counters > within && self.spread == counters as u64 / 2 - 1 {
-            *self = Self::new(counters, within);
-            return;
+    /// Makes room for `counters`. No estimate gets smaller; where a key's counters are spread over all
+    /// they stay what they are.
+    pub(super) fn fit(&mut self, counters: usize) {
+        let lines = counters.div_ceil(COUNTERS);
+        if !self.by_line {
+            while self.lines.len() < lines {
+                self.lines.extend_from_within(..);
+            }
+        } else if self.lines.len() < lines {
+            let old = &self.lines;
+            // A line takes over from the one or two whose keys it gets.
+            let grown = (0..lines).map(|line| {
+                let first = line * old.len() / lines;
+                let last = ((line + 1) * old.len() - 1) / lines;
+                (first + 1..=last).fold(old[first], |one, other| one.max(old[other]))
+            });
+            self.lines = grown.collect();
         }
-        if self.spread == counters as u64 / 2 - 1 {
-            self.spread = counters as u64 - 1;
-        }
-        self.words.extend_from_within(..);
-    }
-
-    pub(super) fn counters(&self) -> usize {
-        self.words.len() * 16
     }
 
     /// How often `hash` was asked for, up to [`MOST`]; rather too often than too rarely.
     #[inline]
     pub(super) fn estimate(&self, hash: u64) -> u8 {
-        let mut least = u64::from(MOST);
-        for row in 0..ROWS {
-            let (word, shift) = self.counter(hash, row);
-            least = least.min(self.words[word] >> shift & 15);
-        }
-        least as u8
+        self.least(&self.places(hash)) as u8
     }
 
     /// Adds accesses of `hash`.
     #[inline]
     pub(super) fn add(&mut self, hash: u64, accesses: u8) {
-        let sum = (self.estimate(hash) + accesses).min(MOST);
-        let sum = u64::from(sum);
-        for row in 0..ROWS {
-            let (word, shift) = self.counter(hash, row);
-            let word = &mut self.words[word];
+        let places = self.places(hash);
+        let sum = (self.least(&places) + u64::from(accesses)).min(u64::from(MOST));
+        for (line, word, shift) in places {
+            let word = &mut self.lines[line].0[word];
             if *word >> shift & 15 < sum {
                 *word = *word & !(15 << shift) | sum << shift;
             }
@@ -76,22 +80,55 @@ impl Sketch {
 
     /// Halves every counter.
     pub(super) fn age(&mut self) {
-        for word in &mut self.words {
+        for word in self.lines.iter_mut().flat_map(|line| &mut line.0) {
             *word = *word >> 1 & 0x7777_7777_7777_7777;
         }
     }
 
-    /// The word of a counter and its place there.
     #[inline]
-    fn counter(&self, hash: u64, row: u32) -> (usize, u32) {
-        let line = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(32);
-        let offset = (line ^ hash)
-            .rotate_left(row * 16)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            >> 20;
-        let all = self.counters() as u64 - 1;
-        let counter = line & all & !self.spread | offset & self.spread;
-        ((counter / 16) as usize, (counter % 16 * 4) as u32)
+    fn least(&self, places: &Places) -> u64 {
+        places.iter().fold(u64::from(MOST), |least, place| {
+            let &(line, word, shift) = place;
+            least.min(self.lines[line].0[word] >> shift & 15)
+        })
+    }
+
+    #[inline]
+    fn places(&self, hash: u64) -> Places {
+        let mixed = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(32);
+        if self.by_line {
+            // Two words of the line are a row's.
+            let line = ((mixed >> 32) * self.lines.len() as u64 >> 32) as usize;
+            return [0, 1, 2, 3].map(|row| {
+                let bits = mixed >> (row * 5);
+                (
+                    line,
+                    row * 2 + (bits >> 4 & 1) as usize,
+                    (bits & 15) as u32 * 4,
+                )
+            });
+        }
+        let all = (self.lines.len() * COUNTERS) as u64 - 1;
+        [0, 1, 2, 3].map(|row| {
+            let spread = (mixed ^ hash).rotate_left(row * 16);
+            let counter = (spread.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & all) as usize;
+            let word = counter / 16;
+            (word / 8, word % 8, (counter % 16 * 4) as u32)
+        })
+    }
+}
+
+impl Line {
+    /// The larger one of each two counters.
+    fn max(self, other: Self) -> Self {
+        let mut larger = [0; 8];
+        for (word, larger) in larger.iter_mut().enumerate() {
+            for shift in (0..64).step_by(4) {
+                let counter = |line: &Line| line.0[word] >> shift & 15;
+                *larger |= counter(&self).max(counter(&other)) << shift;
+            }
+        }
+        Line(larger)
     }
 }
 
@@ -107,8 +144,9 @@ mod tests {
 
     #[test]
     fn never_less_than_it_was() {
-        for within in [0, 1 << 20] {
-            let mut sketch = Sketch::new(1024, within);
+        for by_line in [true, false] {
+            let mut sketch = Sketch::new(by_line);
+            sketch.fit(1_024);
             for key in 0..100 {
                 for _ in 0..key % 5 {
                     sketch.add(hash(key), 1);
@@ -126,16 +164,20 @@ mod tests {
             sketch.age();
             let halved: Vec<u8> = before.iter().map(|count| count / 2).collect();
             assert_eq!(counts(&sketch), halved);
-            if within == 0 {
-                sketch.grow(within);
-                assert_eq!(counts(&sketch), halved, "growing changes no estimate");
+            for counters in [1_100, 1_900, 2_048, 5_000, 16_384] {
+                let before = counts(&sketch);
+                sketch.fit(counters);
+                let grown = counts(&sketch);
+                let less = (0..100).filter(|&key| grown[key] < before[key]).count();
+                assert_eq!(less, 0, "growing makes no estimate smaller");
+                assert!(by_line || grown == before);
             }
         }
     }
 
     #[test]
     fn stops_at_its_most() {
-        let mut sketch = Sketch::new(128, 0);
+        let mut sketch = Sketch::new(true);
         for _ in 0..100 {
             sketch.add(7, 8);
         }
