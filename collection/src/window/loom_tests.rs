@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use loom::thread;
 
 use super::blocks::Blocks;
-use super::bucket::{Bucket, Outcome, Outcomes};
+use super::bucket::{Bucket, Carry, Outcome, Outcomes};
 use super::count::CountWindow;
 use super::shared::Shared;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Counts each value twice: both counts are always the same.
 #[derive(Debug, PartialEq)]
@@ -143,6 +144,70 @@ fn clear_and_turn_leave_all_or_nothing_of_a_value() {
         assert!(left == both(0) || left == both(2), "{left:?}");
         window.add(0, SECOND, 4);
         assert_eq!(window.snapshot(SECOND), both(left.0 + 4));
+    });
+}
+
+/// What has left a line, on the line itself.
+#[derive(Debug)]
+struct Gone(AtomicU64);
+
+impl Gone {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Carry<Twice> for Gone {
+    fn taken(&self, [count, _]: &[u64; 2]) {
+        self.0.fetch_add(*count, Ordering::Relaxed);
+    }
+}
+
+/// [`window`], with lanes.
+fn window_with_lanes() -> Arc<Shared<Twice, Gone>> {
+    let lane = || Gone(AtomicU64::new(0));
+    let window = Shared::carrying(Instant::now(), 2, Duration::from_nanos(10), lane);
+    window.add(0, FIRST, 1);
+    Arc::new(window)
+}
+
+/// I4 for lanes: while another thread turns the window, what this one has added is on its line or has
+/// left it, and never both or neither. Fails when `with_carried` does not look at the sequence again.
+#[test]
+fn a_lane_has_each_value_once_while_another_turns() {
+    loom::model(|| {
+        let window = window_with_lanes();
+        let others = window.clone();
+        let other = thread::spawn(move || others.add(1, SECOND, 2));
+        let seen = window.with_carried(0, |gone, on_line| gone.count() + on_line.0);
+        assert_eq!(seen, 1);
+        other.join().expect("the writer does not panic");
+    });
+}
+
+/// I4 for all lanes: a sum over them while two threads add, one of which turns the window, has what was
+/// there before, and of the others each or not. Fails when `with_all_carried` does not take the lock, and
+/// when `take` does not tell what it has taken.
+#[test]
+fn lanes_together_lose_nothing() {
+    loom::model(|| {
+        let window = window_with_lanes();
+        let writers = [(1, 2), (0, 4)].map(|(stripe, value)| {
+            let window = window.clone();
+            thread::spawn(move || window.add(stripe, SECOND, value))
+        });
+        let sum = || {
+            let mut sum = 0;
+            window.with_all_carried(|gone, on_line| sum += gone.count() + on_line.0);
+            sum
+        };
+        let seen = sum();
+        assert!([1, 3, 5, 7].contains(&seen), "{seen}");
+        for writer in writers {
+            writer.join().expect("the writer does not panic");
+        }
+        assert_eq!(sum(), 7);
+        assert_eq!(window.snapshot(SECOND), both(7));
     });
 }
 

@@ -8,7 +8,9 @@ use loom::thread;
 use wheelhouse_wheel::{Clock, SystemClock};
 
 use super::word::Mode;
-use super::{Breaker, BreakerBuilder, Closing, Consecutive, Reason, Settled, State, Verdict};
+use super::{
+    Breaker, BreakerBuilder, Closing, Consecutive, ErrorRate, Reason, Settled, State, Verdict,
+};
 use crate::CoarseClock;
 
 /// A coarse clock is plain std, so the model does not branch on it. It stands still.
@@ -200,6 +202,24 @@ fn each_transition_is_told_once_and_in_order() {
 fn no_trip_on_failures_that_a_success_has_outweighed() {
     loom::model(|| {
         let breaker = breaker(3, |builder| builder);
+        let others = breaker.clone();
+        let other = thread::spawn(move || fail(&others));
+        let between = breaker.try_acquire_owned().expect("closed");
+        fail(&breaker);
+        assert_eq!(between.settle(Verdict::Success), Settled::Counted);
+        fail(&breaker);
+        other.join().expect("it does not panic");
+        assert_eq!(breaker.state(), State::Closed);
+    });
+}
+
+/// The same where the successes are counted in a window that carries the lanes. Fails when the
+/// successes that are still in the window's words are left out.
+#[test]
+fn no_trip_on_failures_that_a_success_in_a_window_has_outweighed() {
+    loom::model(|| {
+        let rate = ErrorRate::above(0.9).within(Duration::from_secs(10), 1);
+        let breaker = breaker(3, |builder| builder.trip_on(rate));
         let others = breaker.clone();
         let other = thread::spawn(move || fail(&others));
         let between = breaker.try_acquire_owned().expect("closed");
