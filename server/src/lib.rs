@@ -41,6 +41,8 @@ pub mod delivery;
 pub mod engine;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "redis")]
 pub mod mq;
 pub mod task;

@@ -447,7 +447,7 @@ impl Engine {
     }
 
     /// Cancelled when the engine begins to stop.
-    #[cfg(feature = "grpc")]
+    #[cfg(any(feature = "grpc", feature = "http"))]
     pub(crate) fn stopping(&self) -> &CancellationToken {
         &self.inner.stopping
     }
