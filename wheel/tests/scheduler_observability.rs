@@ -44,16 +44,17 @@ impl CounterFn for Told {
 }
 
 impl GaugeFn for Told {
-    fn increment(&self, _: f64) {
-        panic!("a scheduler says the whole");
+    fn increment(&self, by: f64) {
+        let level = self.0.lock().unwrap().last().copied();
+        self.tell(level.unwrap_or_default() + by);
     }
 
-    fn decrement(&self, _: f64) {
-        panic!("a scheduler says the whole");
+    fn decrement(&self, by: f64) {
+        GaugeFn::increment(self, -by);
     }
 
-    fn set(&self, value: f64) {
-        self.tell(value);
+    fn set(&self, _: f64) {
+        panic!("what one caller has read another may have changed");
     }
 }
 

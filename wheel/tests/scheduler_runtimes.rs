@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use wheelhouse_wheel::scheduler::{Grace, Refusal, Scheduler, TaskError, TaskHandle};
@@ -59,7 +59,7 @@ fn fill(runtime: &Runtime, name: &'static str) -> (Scheduler, Vec<TaskHandle>) {
     }
     handles[1].pause();
     runtime.block_on(async {
-        while scheduler.stats().in_progress < 300 {
+        while scheduler.stats().in_progress < 200 {
             tokio::time::sleep(MS).await;
         }
     });
@@ -240,24 +240,70 @@ fn a_runtime_that_ends_with_its_thread_ends_every_task() {
     });
 }
 
-/// Cancels `early` on a thread of its own, and `late` when all else in the storage of that is gone.
-fn cancel_at_the_end_of_a_thread(early: TaskHandle, late: TaskHandle) {
+/// Has the only place of a scheduler taken, so that what comes due stands in its queue.
+fn take_the_place(runtime: &Runtime, scheduler: &Scheduler, clock: &ManualClock) -> TaskHandle {
+    let holds = scheduler.after(MS, pending::<()>).unwrap();
+    clock.advance(MS);
+    runtime.block_on(async {
+        while scheduler.stats().started == 0 {
+            tokio::time::sleep(MS).await;
+        }
+    });
+    holds
+}
+
+/// Of each of twenty keys a run that has been called off, and stands in the queue of the scheduler with
+/// the place of its key, and one that waits for that place. Once those have been cancelled that are
+/// returned, which stand in the queue too, most of it is of no use, and it is cleared.
+fn behind_the_ended(scheduler: &Scheduler, clock: &ManualClock) -> Vec<TaskHandle> {
+    static GROUPS: AtomicU64 = AtomicU64::new(0);
+    let group = GROUPS.fetch_add(1, SeqCst);
+    let come_due = |count| {
+        let due = scheduler.stats().in_progress + count;
+        clock.advance(MS);
+        while scheduler.stats().in_progress < due {
+            thread::sleep(MS);
+        }
+    };
+    let of_keys = || {
+        for n in 0..20 {
+            let options = scheduler.task().key(format!("{group}: {n}"));
+            drop(options.after(MS, || ready(())).unwrap());
+        }
+    };
+    let others = (0..25).map(|_| scheduler.after(MS, || ready(())).unwrap());
+    let others = others.collect();
+    of_keys();
+    come_due(45);
+    // These replace the first.
+    of_keys();
+    come_due(20);
+    others
+}
+
+/// Cancels what stands before others on a thread of its own, and again when all else in the storage of
+/// that is gone.
+fn cancel_at_the_end_of_a_thread(scheduler: Scheduler, clock: ManualClock) {
     /// Cancels what it holds when the storage of its thread is dropped.
-    struct Guard(Option<TaskHandle>);
+    struct Guard(Vec<TaskHandle>);
     impl Drop for Guard {
         fn drop(&mut self) {
-            if let Some(handle) = &self.0 {
+            for handle in &self.0 {
                 let _ = handle.cancel();
             }
         }
     }
     thread_local! {
-        static GUARD: RefCell<Guard> = const { RefCell::new(Guard(None)) };
+        static GUARD: RefCell<Guard> = const { RefCell::new(Guard(Vec::new())) };
     }
     let thread = thread::spawn(move || {
         // Comes first into the storage of the thread, so it leaves last.
-        GUARD.with_borrow_mut(|guard| guard.0 = Some(late));
-        let _ = early.cancel();
+        GUARD.with_borrow(|guard| assert!(guard.0.is_empty()));
+        for early in behind_the_ended(&scheduler, &clock) {
+            let _ = early.cancel();
+        }
+        let late = behind_the_ended(&scheduler, &clock);
+        GUARD.with_borrow_mut(|guard| guard.0 = late);
     });
     thread.join().unwrap();
 }
@@ -266,30 +312,21 @@ fn cancel_at_the_end_of_a_thread(early: TaskHandle, late: TaskHandle) {
 fn a_thread_that_cancels_with_its_last_breath_passes_places_on() {
     within_a_minute(|| {
         let runtime = two_threads();
+        let clock = ManualClock::new();
         let builder = Scheduler::builder().runtime(runtime.handle().clone());
-        let scheduler = builder.max_concurrent_runs(1).build().unwrap();
-        let holds = scheduler.after(MS, pending::<()>).unwrap();
-        // Runs in the queue of their task, behind two that stand in the queue of the scheduler.
-        let queued = || {
-            let before = scheduler.stats().in_progress;
-            let options = scheduler.task().max_concurrent(2);
-            let task = options.every(MS, || ready(())).unwrap();
-            while scheduler.stats().in_progress < before + 40 {
-                thread::sleep(MS);
-            }
-            task
-        };
-        while scheduler.stats().started == 0 {
-            thread::sleep(MS);
-        }
-        let (early, late) = (queued(), queued());
-        cancel_at_the_end_of_a_thread(early, late);
+        let builder = builder.clock(clock.clone()).max_concurrent_runs(1);
+        let scheduler = builder.build().unwrap();
+        let holds = take_the_place(&runtime, &scheduler, &clock);
+        cancel_at_the_end_of_a_thread(scheduler.clone(), clock.clone());
         let _ = holds.abort();
         let next = scheduler.after(MS, || ready(()));
+        clock.advance(MS);
         assert_eq!(runtime.block_on(next.unwrap()), Ok(()));
         while scheduler.stats().in_progress > 0 {
             thread::sleep(MS);
         }
+        // The first of each key and those that were cancelled have not run, the second of each have.
+        assert_eq!(scheduler.stats().succeeded, 2 * 20 + 1);
         assert!(scheduler.is_empty());
     });
 }
@@ -303,26 +340,12 @@ fn a_place_that_a_dying_runtime_does_not_pass_on_is_the_end_of_its_scheduler() {
         let builder = Scheduler::builder().runtime(runtime.handle().clone());
         let builder = builder.clock(clock.clone()).max_concurrent_runs(1);
         let scheduler = builder.build().unwrap();
-        let holds = scheduler.after(MS, pending::<()>).unwrap();
-        clock.advance(MS);
-        runtime.block_on(async {
-            while scheduler.stats().started == 0 {
-                tokio::time::sleep(MS).await;
-            }
-        });
-        // Forty runs of each, two of them in the queue of the scheduler, the others behind those.
-        let queued = || {
-            let options = scheduler.task().max_concurrent(2);
-            options.every(MS, || ready(())).unwrap()
-        };
-        let (early, late) = (queued(), queued());
-        clock.advance(40 * MS);
-        assert_eq!(scheduler.stats().in_progress, 81);
+        let holds = take_the_place(&runtime, &scheduler, &clock);
         let waits = scheduler.after(HOUR, || ready(())).unwrap();
         let dies = scheduler.clone();
         let (tell, was_open) = mpsc::channel();
         first.does(move || {
-            cancel_at_the_end_of_a_thread(early, late);
+            cancel_at_the_end_of_a_thread(dies.clone(), clock);
             // Told outside: a runtime contains the panics of what it drops.
             tell.send(dies.after(HOUR, || ready(())).is_ok()).unwrap();
         });
@@ -411,5 +434,54 @@ fn on_a_runtime_that_has_ended_nothing_is_accepted() {
             let report = current_thread().block_on(scheduler.drain_until(HOUR));
             assert_eq!(report.all.total(), 0);
         }
+    });
+}
+
+/// For how long a worker computes, and how late that may make others while a second one is idle.
+const BUSY: Duration = Duration::from_millis(1500);
+const SOON: Duration = Duration::from_millis(1000);
+
+#[test]
+fn a_worker_that_computes_after_it_has_scheduled_something_holds_up_nothing() {
+    let runtime = two_threads();
+    runtime.block_on(async {
+        let scheduler = Scheduler::builder().build().unwrap();
+        // The driver sleeps.
+        let far = scheduler.after(HOUR, || ready(())).unwrap();
+        tokio::time::sleep(20 * MS).await;
+        let of_worker = scheduler.clone();
+        let busy = tokio::spawn(async move {
+            let scheduled = Instant::now();
+            let began = move || ready(Ok::<_, String>(scheduled.elapsed()));
+            let task = of_worker.after(10 * MS, began).unwrap();
+            thread::sleep(BUSY);
+            task.await.unwrap()
+        });
+        let took = busy.await.unwrap();
+        assert!(took < SOON, "10 ms took {took:?}");
+        let _ = far.cancel();
+    });
+}
+
+#[test]
+fn a_run_that_computes_holds_up_no_other_of_the_same_tick() {
+    let runtime = two_threads();
+    runtime.block_on(async {
+        let scheduler = Scheduler::builder().build().unwrap();
+        let due = Instant::now() + 50 * MS;
+        let waits = scheduler
+            .at(due, || async {
+                let began = Instant::now();
+                tokio::time::sleep(10 * MS).await;
+                Ok::<_, String>(began.elapsed())
+            })
+            .unwrap();
+        let computes = scheduler.at(due, || {
+            thread::sleep(BUSY);
+            ready(())
+        });
+        let took = waits.await.unwrap();
+        assert!(took < SOON, "10 ms took {took:?}");
+        assert_eq!(computes.unwrap().await, Ok(()));
     });
 }

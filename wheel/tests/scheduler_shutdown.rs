@@ -6,10 +6,11 @@ mod support {
 }
 
 use std::future::{pending, ready};
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::sleep;
 use wheelhouse_wheel::ManualClock;
 use wheelhouse_wheel::scheduler::{
-    Cancel, Endings, EventError, Grace, Refusal, Run, Scheduler, ShutdownReport, Status, TaskError,
-    TaskHandle,
+    Cancel, Endings, EventError, Grace, Refusal, Retry, Run, Scheduler, ShutdownReport, Status,
+    TaskError, TaskHandle,
 };
 
 use support::within::within_a_minute;
@@ -444,4 +445,41 @@ async fn on_a_manual_clock_the_deadline_is_a_matter_of_that_clock() {
     let (report, ()) = tokio::join!(shutdown, early);
     assert_eq!((report.all.aborted, report.took), (1, 951 * MS));
     assert_eq!(hangs.await, Err(TaskError::Aborted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_one_attempt_began_and_another_drops() {
+    let scheduler = Scheduler::builder().build().unwrap();
+    type Shutdown = Pin<Box<dyn Future<Output = ShutdownReport> + Send>>;
+    let left: Arc<Mutex<Option<Shutdown>>> = Arc::default();
+    let attempts = Arc::new(AtomicU64::new(0));
+    let (inside, keeps, counter) = (scheduler.clone(), left.clone(), attempts.clone());
+    let options = scheduler
+        .task()
+        .retry(Retry::fixed(10 * MS).max_attempts(2));
+    let task = options.after(MS, move || {
+        let (scheduler, keeps) = (inside.clone(), keeps.clone());
+        let first = counter.fetch_add(1, SeqCst) == 0;
+        async move {
+            if first {
+                let grace = Grace::run_pending().timeout(10 * S);
+                let mut shutdown: Shutdown =
+                    Box::pin(async move { scheduler.shutdown(grace).await });
+                tokio::select! { _ = &mut shutdown => {} () = sleep(MS) => {} }
+                *keeps.lock().unwrap() = Some(shutdown);
+                return Err("again");
+            }
+            sleep(S).await;
+            Ok(())
+        }
+    });
+    let other = scheduler.after(20 * MS, || sleep(2 * S)).unwrap();
+    sleep(100 * MS).await;
+    assert_eq!(attempts.load(SeqCst), 2);
+    // The attempt that waited for it is over; the second does not.
+    drop(left.lock().unwrap().take());
+    let report = scheduler.shutdown(Grace::cancel_pending()).await;
+    assert_eq!((report.all.completed, report.all.total()), (2, 2));
+    assert_eq!(task.unwrap().await, Ok(()));
+    assert_eq!(other.await, Ok(()));
 }

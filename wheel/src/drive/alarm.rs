@@ -43,7 +43,10 @@ impl Bell {
         match self {
             Bell::Thread(unparker) => unparker.unpark(),
             #[cfg(feature = "tokio")]
-            Bell::Task(notify) => notify.notify_one(),
+            Bell::Task(notify) => {
+                notify.notify_one();
+                super::worker::share_last_woken();
+            }
         }
     }
 }

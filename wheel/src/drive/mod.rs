@@ -3,3 +3,5 @@
 pub(crate) mod alarm;
 pub(crate) mod life;
 pub(crate) mod ticks;
+#[cfg(feature = "tokio")]
+pub(crate) mod worker;

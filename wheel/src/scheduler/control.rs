@@ -17,7 +17,7 @@ use super::claim::Claim;
 use super::entry::{Entry, Phase, flag};
 use super::error::TaskError;
 use super::events::EventKind;
-use super::inner::{Inner, OPEN, retire};
+use super::inner::{Inner, OPEN};
 use super::plan::Plan;
 use super::shard::{State, Timed};
 use super::shutdown::Ending;
@@ -42,6 +42,21 @@ pub(super) struct Displaced {
     taken: Option<Timed>,
     was_due: bool,
     /// An outcome that nobody will ask for.
+    stale: Option<Box<dyn Any + Send>>,
+}
+
+/// What is left of a task that has been cancelled.
+#[derive(Default)]
+pub(super) struct CalledOff {
+    /// `None`: it had ended before.
+    was: Option<Phase>,
+    ended: bool,
+    /// Nobody has cancelled it before.
+    first: bool,
+    token: Option<CancellationToken>,
+    /// Its runs that overlap.
+    children: Vec<(Arc<dyn Entry>, CalledOff)>,
+    taken: Option<Timed>,
     stale: Option<Box<dyn Any + Send>>,
 }
 
@@ -70,7 +85,9 @@ impl Inner {
             taken: (was == Phase::Waiting).then(|| state.remove(entry.head().node())),
             was_due: was == Phase::Due,
             stale: {
-                entry.head().set_phase(Phase::Ended);
+                let _ended = self.retire(entry.head(), guard.as_deref(), Ending::Cancelled);
+                // Its place among the live goes to the other.
+                entry.head().raise(flag::DISPLACED);
                 guard.as_mut().and_then(|extra| extra.output.take())
             },
         })
@@ -88,21 +105,27 @@ impl Inner {
             self.leave_queues(entry);
         }
         self.tell_cancelled(entry);
-        self.count_ending(entry, Ending::Cancelled);
         entry.bury(self, TaskError::Cancelled);
     }
 
     fn call_off(&self, entry: &dyn Entry, abort: bool) -> Cancel {
+        let called_off = self.take_back(entry);
+        self.tell_called_off(entry, called_off, abort)
+    }
+
+    /// What of a cancellation is done under the task's locks: from here on no run of it begins. The caller
+    /// owes it [`tell_called_off`](Self::tell_called_off), outside of every lock.
+    pub(super) fn take_back(&self, entry: &dyn Entry) -> CalledOff {
         let shard = self.shard_of(entry);
         let mut state = shard.lock();
         let mut guard = entry.lock();
         let head = entry.head();
         let was = head.phase();
         if was == Phase::Ended {
-            return Cancel::Ended;
+            return CalledOff::default();
         }
         let taken = (was == Phase::Waiting).then(|| state.remove(head.node()));
-        let ended = was != Phase::Running && retire(head, guard.as_deref());
+        let ended = was != Phase::Running && self.retire(head, guard.as_deref(), Ending::Cancelled);
         let first = ended || !mem::replace(&mut guard.get_or_insert_default().cancelled, true);
         let extra = guard.as_ref();
         let token = extra.and_then(|extra| extra.token.clone());
@@ -115,19 +138,48 @@ impl Inner {
         };
         drop(guard);
         drop(state);
-        drop(taken);
-        self.contain("drop of an outcome", || drop(stale));
+        let take_back = |child: Arc<dyn Entry>| {
+            let called_off = self.take_back(&*child);
+            (child, called_off)
+        };
+        CalledOff {
+            was: Some(was),
+            ended,
+            first,
+            token,
+            children: children
+                .iter()
+                .filter_map(Weak::upgrade)
+                .map(take_back)
+                .collect(),
+            taken,
+            stale,
+        }
+    }
+
+    pub(super) fn tell_called_off(
+        &self,
+        entry: &dyn Entry,
+        called_off: CalledOff,
+        abort: bool,
+    ) -> Cancel {
+        let Some(was) = called_off.was else {
+            return Cancel::Ended;
+        };
+        drop(called_off.taken);
+        self.contain("drop of an outcome", || drop(called_off.stale));
+        let head = entry.head();
         // Who has scheduled a task that overlaps itself knows of one task.
-        if first && !head.has(flag::CHILD) {
-            count(&shard.counts.cancelled);
+        if called_off.first && !head.has(flag::CHILD) {
+            count(&self.shard_of(entry).counts.cancelled);
             self.event(entry, || EventKind::Cancelled);
         }
         let mut runs = was == Phase::Running && !head.has(flag::OVERLAP);
-        for child in children.iter().filter_map(Weak::upgrade) {
-            runs |= self.call_off(&*child, abort) == Cancel::Running;
+        for (child, called_off) in called_off.children {
+            runs |= self.tell_called_off(&*child, called_off, abort) == Cancel::Running;
         }
         if runs {
-            if let Some(token) = token {
+            if let Some(token) = called_off.token {
                 self.contain("cancellation", || token.cancel());
             }
             if abort {
@@ -135,11 +187,10 @@ impl Inner {
             }
             return Cancel::Running;
         }
-        if ended {
+        if called_off.ended {
             if was == Phase::Due {
                 self.leave_queues(entry);
             }
-            self.count_ending(entry, Ending::Cancelled);
             entry.bury(self, TaskError::Cancelled);
         }
         Cancel::Cancelled
@@ -291,7 +342,9 @@ impl Inner {
             && extra.failed == 0
             && tick != NEVER
         {
-            return Some(moment.instant_of(due));
+            // Filed for later than that, it has been put off at random.
+            let at = moment.instant_of(due);
+            return self.ticks.instant(tick).map(|filed| filed.max(at));
         }
         match tick {
             NEVER => None,

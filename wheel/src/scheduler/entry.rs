@@ -3,7 +3,7 @@
 //! | phase | where the task is | who moves it on |
 //! |---|---|---|
 //! | `WAITING` | in the wheel of its shard, at `node` | the driver (`DUE`); cancel, shutdown (`ENDED`) |
-//! | `DUE` | in the hands of a [`Claim`]: on its way through the gates, or about to begin | the run (`RUNNING`; `WAITING` when paused); a missed grace, cancel, shutdown (`ENDED`) |
+//! | `DUE` | in the hands of a [`Claim`]: on its way through the gates, or about to begin; of a task that overlaps itself, in those of the run that is to begin | the run (`RUNNING`; `WAITING` when paused); a missed grace, cancel, shutdown (`ENDED`) |
 //! | `RUNNING` | its work runs; of a task that overlaps itself, the last of its runs | the end of the run (`WAITING`, `ENDED`) |
 //! | `ENDED` | nowhere: for ever | nobody |
 //!
@@ -25,6 +25,7 @@ use std::task::Waker;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::drive::worker::share_last_woken;
 use crate::sync::atomic::{AtomicU8, AtomicU32};
 use crate::sync::{Mutex, Projection, project};
 
@@ -34,6 +35,7 @@ use super::inner::Inner;
 use super::options::Options;
 use super::plan::Plan;
 use super::run;
+use super::shutdown::Ending;
 use super::work::{Outcome, Work};
 
 /// Where a task is, see above.
@@ -62,6 +64,8 @@ pub(super) mod flag {
     pub(in crate::scheduler) const GATED: u8 = 16;
     /// It is a run of a task that overlaps itself.
     pub(in crate::scheduler) const CHILD: u8 = 32;
+    /// Another task has its place among those that are live.
+    pub(in crate::scheduler) const DISPLACED: u8 = 64;
 }
 
 /// What is known of a task without its lock. Eight bytes.
@@ -177,6 +181,10 @@ pub(super) struct Extra {
     pub(super) children: Vec<Weak<dyn Entry>>,
     pub(super) overlapping: u32,
     pub(super) parent: Option<Arc<dyn Entry>>,
+    /// The run's task has its parent in hand, which is due, until the run begins or will not.
+    pub(super) holds_parent: bool,
+    /// Runs of it have been cut off.
+    pub(super) cut_off: Option<Ending>,
 }
 
 impl Extra {
@@ -226,7 +234,13 @@ impl<W: Work> Task<W> {
             inner.contain("drop of an outcome", || drop(output));
             return;
         }
-        let ran = !matches!(output, Err(TaskError::Cancelled));
+        let ending = match &output {
+            Err(TaskError::Cancelled) => Ending::Cancelled,
+            Err(TaskError::Missed(_)) => Ending::NeverStarted,
+            Err(TaskError::Aborted) => Ending::Aborted,
+            Err(TaskError::Abandoned) => Ending::Abandoned,
+            _ => Ending::Completed,
+        };
         let mut output: Option<Box<dyn Any + Send>> = Some(Box::new(output));
         let mut waker = None;
         if wanted {
@@ -241,13 +255,15 @@ impl<W: Work> Task<W> {
         }
         drop(cell);
         match (parent, output) {
-            (Some(parent), Some(output)) => inner.child_ended(&*parent, ran, output),
+            (Some(parent), Some(output)) => inner.child_ended(self, &parent, ending, output),
             (_, unwanted) => {
                 inner.contain("drop of an outcome", || drop(unwanted));
             }
         }
         if let Some(waker) = waker {
             inner.contain("waker", || waker.wake());
+            // A runner may go on with another run.
+            share_last_woken();
         }
     }
 }
@@ -294,6 +310,7 @@ impl<W: Work> Entry for Task<W> {
             // Held back in the meantime, it is let go with the rest.
             paused: extra.paused.map(|_| 0),
             parent: Some(self.clone()),
+            holds_parent: true,
             ..Extra::default()
         };
         let child: Arc<dyn Entry> = Task::new(head, Some(Box::new(child_extra)), work);

@@ -60,8 +60,8 @@ impl TaskRef {
     }
 
     /// Cancels the task and cuts off the run in progress, if there is one, at its next `.await`.
-    /// Blocking work that has begun cannot be cut off: it goes on, its outcome is lost, and that of the
-    /// task is [`TaskError::Abandoned`].
+    /// Blocking work that has begun cannot be cut off: the outcome of the task is
+    /// [`TaskError::Abandoned`] at once, and the run keeps its places until the work has ended.
     pub fn abort(&self) -> Cancel {
         self.inner.abort(&*self.entry)
     }
@@ -87,8 +87,8 @@ impl TaskRef {
         self.inner.set_paused(&*self.entry, true)
     }
 
-    /// Lets a paused task go on: it runs when it is due, at once if that was in the meantime. False
-    /// if the task has ended.
+    /// Lets a paused task go on: it runs when it is due, at once if that was in the meantime, unless it
+    /// is too late by then for its [grace](super::TaskOptions::grace). False if the task has ended.
     pub fn resume(&self) -> bool {
         self.inner.set_paused(&*self.entry, false)
     }
@@ -99,7 +99,9 @@ impl TaskRef {
         let guard = self.entry.lock();
         let extra = guard.as_ref();
         match self.entry.head().phase() {
-            Phase::Waiting if extra.is_some_and(|extra| extra.paused.is_some()) => Status::Paused,
+            Phase::Waiting | Phase::Due if extra.is_some_and(|extra| extra.paused.is_some()) => {
+                Status::Paused
+            }
             Phase::Waiting if extra.is_some_and(|extra| extra.failed > 0) => Status::Retrying,
             Phase::Waiting => Status::Scheduled,
             Phase::Due => Status::Due,
@@ -109,7 +111,9 @@ impl TaskRef {
     }
 
     /// When the next run begins, on the scheduler's clock, to the tick. `None` if that is not known:
-    /// the task is paused, due, runs, has ended, or lies beyond the end of time.
+    /// the task is paused, due, runs, has ended, or lies beyond the end of time. By how much
+    /// [jitter](super::TaskOptions::jitter) puts off a task that goes by the calendar is known in the last
+    /// minute only.
     #[must_use]
     pub fn next_run(&self) -> Option<Instant> {
         self.inner.next_run(&*self.entry)

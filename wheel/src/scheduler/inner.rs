@@ -167,23 +167,21 @@ impl Inner {
         at.map_or(NEVER, |at| self.ticks.at_or_after(at))
     }
 
-    /// Makes room for one more task.
-    pub(super) fn admit(&self) -> Result<(), Refusal> {
-        if self.admit_anyway() {
-            return Ok(());
+    /// Counts one more task, if there is room for it.
+    #[must_use]
+    pub(super) fn admit(&self) -> bool {
+        let one_more = |live| (live < self.max_pending).then(|| live + 1);
+        let admitted = self.live.fetch_update(SeqCst, SeqCst, one_more).is_ok();
+        if admitted {
+            self.meter(Meters::one_more);
         }
-        self.unadmit();
-        Err(Refusal::Full)
-    }
-
-    /// Counts one more task, and says whether there was room for it.
-    pub(super) fn admit_anyway(&self) -> bool {
-        self.live.fetch_add(1, SeqCst) < self.max_pending
+        admitted
     }
 
     /// Takes that back. A drain may have seen a task that was never there.
     pub(super) fn unadmit(&self) {
         self.live.fetch_sub(1, SeqCst);
+        self.meter(Meters::one_less);
         self.notify_watchers();
     }
 
@@ -202,9 +200,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells listeners and the recorder, which are user code, of a new task.
+    /// Tells listeners, which are user code, of a new task.
     pub(super) fn announce(&self, entry: &dyn Entry) {
-        self.meter(|meters| meters.live(self.live()));
         self.event(entry, || EventKind::Scheduled);
     }
 
@@ -296,45 +293,61 @@ impl Inner {
         Claim::new(self.clone(), entry.clone(), tick).advance(self)
     }
 
-    /// Starts a run of a task that may overlap itself, and files the task for its next.
+    /// Makes a run of a task that may overlap itself. The task is in its hands until it begins: there
+    /// is never more than one that waits for a place, however late the task is.
     fn start_child(self: &Arc<Self>, entry: &Arc<dyn Entry>, tick: u64) -> Option<Claim> {
-        let now = self.clock.now();
-        let due = self.ticks.instant(tick).unwrap_or(now);
-        let late = now.saturating_duration_since(due);
-        let paused = entry
-            .lock()
-            .as_ref()
-            .is_some_and(|extra| extra.paused.is_some());
-        let (mut run, mut next) = (None, Some(tick));
-        if !paused {
-            let mut past = Past::Ran {
-                began: now,
-                ended: now,
-                late,
-            };
-            if self.admit().is_err() {
-                past = Past::Missed(now);
-                count(&self.shard_of(&**entry).counts.missed);
-                self.meter(Meters::missed);
-                self.event(&**entry, || EventKind::Missed { late });
-            } else if let Some(child) = entry.clone().child() {
-                run = Claim::new(self.clone(), child, tick).advance(self);
-            } else {
-                self.unadmit();
+        let paused = |extra: &Extra| extra.paused.is_some();
+        if entry.lock().as_deref().is_some_and(paused) {
+            self.file_again_or_end(entry, Some(tick), Duration::ZERO);
+            return None;
+        }
+        if !self.admit() {
+            let now = self.clock.now();
+            let late = self.late_at(tick, now);
+            count(&self.shard_of(&**entry).counts.missed);
+            self.meter(Meters::missed);
+            self.event(&**entry, || EventKind::Missed { late });
+            self.go_on_overlapping(entry, late, || Past::Missed(now));
+            return None;
+        }
+        let Some(child) = entry.clone().child() else {
+            // It has been cancelled.
+            self.unadmit();
+            return None;
+        };
+        Claim::new(self.clone(), child, tick).advance(self)
+    }
+
+    /// A run of a task that may overlap itself has begun, or will not: files the task for its next.
+    pub(super) fn go_on_overlapping(
+        &self,
+        entry: &Arc<dyn Entry>,
+        late: Duration,
+        past: impl FnOnce() -> Past,
+    ) {
+        let mut next = None;
+        // The clock is user code, whose panic must not leave a task in nobody's hands.
+        if self.contain("clock", || next = self.next_of(&**entry, &past())) {
+            self.file_again_or_end(entry, next, late);
+        } else {
+            self.cut(&**entry);
+        }
+    }
+
+    fn file_again_or_end(&self, entry: &Arc<dyn Entry>, next: Option<u64>, late: Duration) {
+        match next {
+            Some(next) if self.file_again(entry, next, false) => {}
+            Some(_) => {
+                if self.give_up(&**entry, Ending::Cancelled) {
+                    self.bury_all(vec![entry.clone()]);
+                }
             }
-            next = self.next_of(&**entry, &past);
-        }
-        if next.is_some_and(|next| self.file_again(entry, next, false)) {
-            return run;
-        }
-        if next.is_none() {
-            if self.give_up(&**entry, Ending::Completed) {
-                entry.bury(self, TaskError::Missed(late));
+            None => {
+                if self.give_up(&**entry, Ending::Completed) {
+                    entry.bury(self, TaskError::Missed(late));
+                }
             }
-        } else if self.give_up(&**entry, Ending::Cancelled) {
-            self.bury_all(vec![entry.clone()]);
         }
-        run
     }
 
     /// A due task is not filed again. Whether that is its end, which has been counted then.
@@ -355,33 +368,55 @@ impl Inner {
         ended
     }
 
-    /// A run of a task that may overlap itself has ended, with this output. `ran` is false if it had not
-    /// begun, or not again.
-    pub(super) fn child_ended(&self, parent: &dyn Entry, ran: bool, output: Box<dyn Any + Send>) {
+    /// A run of a task that may overlap itself has ended like this, with this output.
+    pub(super) fn child_ended(
+        &self,
+        child: &dyn Entry,
+        parent: &Arc<dyn Entry>,
+        ending: Ending,
+        output: Box<dyn Any + Send>,
+    ) {
+        let holds_parent = child
+            .lock()
+            .as_mut()
+            .is_some_and(|extra| mem::take(&mut extra.holds_parent));
         let mut guard = parent.lock();
         let Some(extra) = guard.as_mut() else {
             return;
         };
         extra.overlapping -= 1;
-        let last = extra.overlapping == 0 && parent.head().phase() == Phase::Running;
+        let missed = matches!(ending, Ending::NeverStarted);
+        if matches!(ending, Ending::Aborted | Ending::Abandoned) {
+            extra.cut_off.get_or_insert(ending);
+        }
+        let ending = match extra.cut_off {
+            Some(cut_off) => cut_off,
+            None if extra.cancelled => Ending::Cancelled,
+            None => ending,
+        };
+        let phase = parent.head().phase();
+        let last = extra.overlapping == 0 && phase == Phase::Running;
         if last {
             parent.head().set_phase(Phase::Ended);
+            self.count_ending_locked(parent.head(), guard.as_deref(), ending);
         }
-        let ending = if extra.cancelled || !ran {
-            Ending::Cancelled
-        } else {
-            Ending::Completed
-        };
-        let unwanted = if parent.head().has(flag::HANDLE) && !extra.delivered {
-            extra.output.replace(output)
-        } else {
-            Some(output)
+        let unwanted = match guard.as_mut() {
+            Some(extra) if parent.head().has(flag::HANDLE) && !extra.delivered => {
+                // The outcome of a run is worth more than that there was none.
+                if missed && extra.output.is_some() {
+                    Some(output)
+                } else {
+                    extra.output.replace(output)
+                }
+            }
+            _ => Some(output),
         };
         drop(guard);
         self.contain("drop of an outcome", || drop(unwanted));
         if last {
-            self.tally.ended(ending, || self.name_of(parent));
             parent.bury(self, TaskError::Cancelled);
+        } else if holds_parent && phase == Phase::Due {
+            self.go_on_overlapping(parent, Duration::ZERO, || Past::Missed(self.clock.now()));
         }
     }
 
@@ -400,8 +435,10 @@ impl Inner {
 
     /// A task has ended and is buried.
     pub(super) fn ended(&self, entry: &dyn Entry) {
-        self.live.fetch_sub(1, SeqCst);
-        self.meter(|meters| meters.live(self.live()));
+        if !entry.head().has(flag::DISPLACED) {
+            self.live.fetch_sub(1, SeqCst);
+            self.meter(Meters::one_less);
+        }
         self.keys.task_ended(self, entry);
         self.notify_watchers();
     }
@@ -447,11 +484,13 @@ impl Inner {
     /// A claim is dropped. Whether its run has places to give up: not if it ends while it waits for
     /// the shutdown of its scheduler.
     pub(super) fn unregister(&self, entry: &dyn Entry, slot: usize) -> bool {
-        let gone = self.shard_of(entry).runs.lock().slab.remove(slot);
+        let mut runs = self.shard_of(entry).runs.lock();
+        let gone = runs.slab.remove(slot);
         let inside = gone.inside > 0;
         if inside {
             self.tally.leaves();
         }
+        drop(runs);
         drop(gone);
         self.notify_watchers();
         !inside

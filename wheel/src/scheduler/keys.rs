@@ -141,6 +141,9 @@ impl Keys {
         let filed = match file(gate.clone()) {
             Ok(task) => {
                 let replaced = holder.task.replace(task.clone());
+                // Under the lock of the map, so that whoever cancels by the key from here on leaves none of
+                // its tasks to run.
+                let replaced = replaced.map(|replaced| (inner.take_back(&*replaced), replaced));
                 // Under the lock of the map, so that the last word on the places is the holder's.
                 let let_in = if holder.places == places {
                     Vec::new()
@@ -151,10 +154,10 @@ impl Keys {
                 drop(map);
                 advance_all(let_in);
                 inner.announce(&*task);
-                if let Some(replaced) = replaced {
+                if let Some((called_off, replaced)) = replaced {
                     // What it tells is of no interest: the new task waits for a run in progress. And
                     // if it had to make room it has ended.
-                    let _ = inner.cancel(&*replaced);
+                    let _ = inner.tell_called_off(&*replaced, called_off, false);
                 }
                 Ok(())
             }
@@ -166,6 +169,9 @@ impl Keys {
                 };
                 drop(map);
                 drop(removed);
+                if displaced.is_some() {
+                    inner.unadmit();
+                }
                 Err(refusal)
             }
         };

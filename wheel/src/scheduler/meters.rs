@@ -74,9 +74,14 @@ impl Meters {
         self.recorded.missed.increment(1);
     }
 
-    /// So many tasks have not ended.
-    pub(super) fn live(&self, tasks: usize) {
-        self.recorded.tasks.set(tasks as f64);
+    /// A task has been accepted.
+    pub(super) fn one_more(&self) {
+        self.recorded.tasks.increment(1.0);
+    }
+
+    /// A task has ended.
+    pub(super) fn one_less(&self) {
+        self.recorded.tasks.decrement(1.0);
     }
 }
 
@@ -94,5 +99,7 @@ impl Meters {
 
     pub(super) fn missed(&self) {}
 
-    pub(super) fn live(&self, _tasks: usize) {}
+    pub(super) fn one_more(&self) {}
+
+    pub(super) fn one_less(&self) {}
 }

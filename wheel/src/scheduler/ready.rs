@@ -5,11 +5,13 @@
 //! then, as many are, has cost no task; one that has to wait becomes a task of its own.
 //!
 //! A first step may take long, and with `block_in_place` it may do so without holding up the other
-//! tasks of the runtime. So a runner in the middle of a step counts for nothing.
+//! tasks of the runtime. So a runner in the middle of a step counts for nothing, and leaves behind
+//! nothing that only its own worker could go on with (see drive/worker.rs).
 //!
 //! Invariant: while the queue is not empty a runner is on its way to it, as a task that the runtime
-//! has been given and that is in no step. Whoever leaves the queue filled, because it put runs in or
-//! because it took one of several out, starts a runner under the same lock if there is none.
+//! has been given, that is in no step, and that any worker may take. Whoever leaves the queue filled,
+//! because it put runs in or because it took one of several out, starts a runner under the same lock
+//! if there is none.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use crate::drive::worker::share_last_woken;
 use crate::sync::Mutex;
 
 use super::claim::Claim;
@@ -86,6 +89,9 @@ impl Inner {
             // A runtime that ends drops it at once.
             drop(self.runtime.spawn(runner.run()));
         }
+        if count > 0 {
+            share_last_woken();
+        }
     }
 
     /// Gives a run its first step. If it has to wait it becomes a task, whose first step is the
@@ -94,6 +100,7 @@ impl Inner {
         let mut nobody = Context::from_waker(Waker::noop());
         if run.as_mut().poll(&mut nobody).is_pending() {
             drop(self.runtime.spawn(run));
+            share_last_woken();
         }
     }
 }
@@ -142,6 +149,9 @@ impl Runner {
             let mut state = self.inner.ready.state.lock();
             if self.on_way {
                 state.on_way -= 1;
+            } else if (1..=state.on_way).contains(&state.queue.len()) {
+                // Those come for what is left: what the last step woke goes first on this worker.
+                return None;
             }
             let next = state.queue.pop_front();
             if next.is_none() {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub(super) async fn run<W: Work>(task: Arc<Task<W>>, mut claim: Claim) {
                 timer,
                 timeout: begun.timeout.unwrap_or_default(),
                 overdue: false,
+                abandoned: false,
                 last: !begun.keep,
                 waker: None,
             };
@@ -103,7 +105,18 @@ fn begin<W: Work>(task: &Arc<Task<W>>, claim: &mut Claim) -> Option<Begun<W>> {
     let keep = W::REPEATABLE && (recurs || options.retry.is_some());
     let work = cell.work.take()?;
     task.head().set_phase(Phase::Running);
+    let held = cell.extra.as_mut().and_then(|extra| {
+        let holds = mem::take(&mut extra.holds_parent);
+        extra.parent.clone().filter(|_| holds)
+    });
     drop(cell);
+    if let Some(parent) = held {
+        inner.go_on_overlapping(&parent, late, || Past::Ran {
+            began: now,
+            ended: now,
+            late,
+        });
+    }
     let counts = &inner.shards[task.head().shard()].counts;
     count(&counts.started);
     let mut lateness = counts.lateness.lock();
@@ -310,6 +323,8 @@ pin_project_lite::pin_project! {
         timeout: Duration,
         // Blocking work cannot be stopped: its time is up, but it goes on.
         overdue: bool,
+        // Likewise: it was to be cut off.
+        abandoned: bool,
         // Nobody will ask for this task's work again.
         last: bool,
         // Whom the list of runs knows to wake.
@@ -323,14 +338,18 @@ impl<W: Work> Future for Attempt<'_, W> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let head = this.task.head();
-        let result = if head.has(flag::ABORT) {
-            let attempt = this.attempt.as_ref().as_pin_ref();
-            let goes_on = attempt.is_some_and(|attempt| !W::cut_off(&attempt));
-            Err(if goes_on {
-                TaskError::Abandoned
-            } else {
-                TaskError::Aborted
-            })
+        if head.has(flag::ABORT) && !*this.abandoned {
+            *this.abandoned = !this.cut_off();
+            if *this.abandoned {
+                // Known at once, though the run keeps its places as long as its code goes on.
+                let abandoned = Err(TaskError::Abandoned);
+                this.task.deliver(this.claim.inner(), abandoned);
+            }
+        }
+        let result = if *this.abandoned && this.claim.inner().is_closed() {
+            Err(TaskError::Abandoned)
+        } else if head.has(flag::ABORT) && !*this.abandoned {
+            Err(TaskError::Aborted)
         } else {
             let attempt = this.attempt.as_mut();
             let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -339,17 +358,13 @@ impl<W: Work> Future for Attempt<'_, W> {
                     None => unreachable!("tokio polls no task after its end"),
                 })
             }));
-            match polled {
+            let result = match polled {
                 Ok(Poll::Pending) if this.wait(cx) => return Poll::Pending,
                 Ok(Poll::Pending) => Err(TaskError::TimedOut(*this.timeout)),
-                Ok(Poll::Ready(outcome)) if *this.overdue => {
-                    let inner = this.claim.inner();
-                    inner.contain("drop of an outcome", || drop(outcome));
-                    Err(TaskError::TimedOut(*this.timeout))
-                }
                 Ok(Poll::Ready(outcome)) => Ok(outcome),
                 Err(payload) => Err(panicked(payload)),
-            }
+            };
+            this.in_time(result)
         };
         let inner = this.claim.inner();
         inner.contain("drop of a task's future", || this.attempt.set(None));
@@ -373,13 +388,32 @@ impl<W: Work> AttemptProjection<'_, '_, W> {
             return true;
         }
         *self.timer = None;
-        if W::BLOCKING {
-            *self.overdue = true;
-            if *self.last {
-                let timed_out = TaskError::TimedOut(*self.timeout);
-                self.task.deliver(self.claim.inner(), Err(timed_out));
-            }
+        *self.overdue = !self.cut_off();
+        if *self.overdue && *self.last {
+            let timed_out = TaskError::TimedOut(*self.timeout);
+            self.task.deliver(self.claim.inner(), Err(timed_out));
         }
-        W::BLOCKING
+        *self.overdue
+    }
+
+    /// What came of the attempt, unless that came too late.
+    fn in_time(
+        &self,
+        result: Result<W::Outcome, TaskError<Error<W>>>,
+    ) -> Result<W::Outcome, TaskError<Error<W>>> {
+        let instead = match (*self.abandoned, *self.overdue) {
+            (true, _) => TaskError::Abandoned,
+            (false, true) => TaskError::TimedOut(*self.timeout),
+            (false, false) => return result,
+        };
+        let inner = self.claim.inner();
+        inner.contain("drop of an outcome", || drop(result));
+        Err(instead)
+    }
+
+    /// Keeps the attempt from going any further. False if that cannot be done.
+    fn cut_off(&self) -> bool {
+        let attempt = self.attempt.as_ref().as_pin_ref();
+        attempt.is_none_or(|attempt| W::cut_off(&attempt))
     }
 }

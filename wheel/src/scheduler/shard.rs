@@ -61,10 +61,14 @@ impl Timed {
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) slab: slab::Slab<InProgress>,
+    /// How many have been registered by now.
+    registered: u64,
 }
 
 pub(super) struct InProgress {
     pub(super) entry: Arc<dyn Entry>,
+    /// Tells it from the other runs of its task.
+    pub(super) number: u64,
     /// Polls the run, once it has had to wait.
     pub(super) waker: Option<Waker>,
     /// How many times the run waits for the shutdown of its scheduler at the moment.
@@ -191,20 +195,23 @@ impl Shard {
 
     /// I3.
     pub(super) fn register(&self, entry: Arc<dyn Entry>) -> usize {
-        let mut runs = self.runs.lock();
-        let slot = runs.slab.vacant_entry();
-        let number = slot.key();
+        let mut guard = self.runs.lock();
+        let runs = &mut *guard;
+        runs.registered += 1;
+        let place = runs.slab.vacant_entry();
+        let slot = place.key();
         entry
             .head()
-            .set_node(u32::try_from(number).unwrap_or(u32::MAX));
-        slot.insert(InProgress {
+            .set_node(u32::try_from(slot).unwrap_or(u32::MAX));
+        place.insert(InProgress {
             entry,
+            number: runs.registered,
             waker: None,
             inside: 0,
         });
-        drop(runs);
+        drop(guard);
         self.moved();
-        number
+        slot
     }
 }
 

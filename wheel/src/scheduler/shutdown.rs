@@ -397,17 +397,19 @@ async fn first_of(a: impl Future, mut b: std::pin::Pin<&mut Sleep>) -> bool {
 struct Inside<'a> {
     inner: &'a Inner,
     entry: Arc<dyn Entry>,
+    /// Which run of it.
+    number: u64,
 }
 
 impl<'a> Inside<'a> {
     /// `None` if the run has been given up already, and only its code goes on.
     fn new(inner: &'a Inner, entry: Arc<dyn Entry>) -> Option<Self> {
-        let is_first = inner.in_progress_of(&*entry, |run| {
+        let (number, is_first) = inner.in_progress_of(&*entry, |run| {
             run.inside += 1;
             if run.inside == 1 {
                 inner.tally.inside.fetch_add(1, SeqCst);
             }
-            run.inside == 1
+            (run.number, run.inside == 1)
         })?;
         if is_first {
             let own = inner.own_gate_of(&*entry);
@@ -416,7 +418,11 @@ impl<'a> Inside<'a> {
             advance_all(next_of_key.into_iter().chain(next));
         }
         inner.notify_watchers();
-        Some(Inside { inner, entry })
+        Some(Inside {
+            inner,
+            entry,
+            number,
+        })
     }
 }
 
@@ -427,6 +433,9 @@ impl Drop for Inside<'_> {
         // have ended, and left what waits for the shutdown to somebody else.
         let own = inner.own_gate_of(&*self.entry);
         let _ = inner.in_progress_of(&*self.entry, |run| {
+            if run.number != self.number {
+                return;
+            }
             run.inside -= 1;
             if run.inside == 0 {
                 inner.tally.leaves();

@@ -526,9 +526,8 @@ pub(super) fn schedule<W: Work>(
     if let Err(refusal) = given.check_first(&first, inner) {
         return Err(ScheduleError::new(refusal, work.give_back()));
     }
-    let has_room = inner.admit_anyway();
+    let has_room = inner.admit();
     if !has_room && !given.may_replace() {
-        inner.unadmit();
         return Err(ScheduleError::new(Refusal::Full, work.give_back()));
     }
     let overlaps = plan.as_ref().is_some_and(|plan| given.overlaps::<W>(plan));
@@ -574,7 +573,9 @@ pub(super) fn schedule<W: Work>(
     match filed {
         Ok(()) => Ok(TaskHandle::new(inner.clone(), task)),
         Err(refusal) => {
-            inner.unadmit();
+            if has_room {
+                inner.unadmit();
+            }
             let work = task.cell.lock().work.take();
             let work = work.expect("a task that was not filed has not run");
             Err(ScheduleError::new(refusal, work.give_back()))

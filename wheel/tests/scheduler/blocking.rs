@@ -193,7 +193,7 @@ async fn it_is_told_of_a_cancellation_and_of_a_shutdown() {
 }
 
 #[tokio::test]
-async fn an_abort_loses_the_outcome_and_frees_the_place() {
+async fn an_abort_loses_the_outcome_and_keeps_the_place_until_the_work_has_ended() {
     let clock = ManualClock::new();
     let builder = Scheduler::builder().clock(clock.clone());
     let scheduler = builder.max_concurrent_runs(1).build().unwrap();
@@ -204,8 +204,65 @@ async fn an_abort_loses_the_outcome_and_frees_the_place() {
     until(|| begun.load(SeqCst) == 1).await;
     assert_eq!(task.abort(), Cancel::Running);
     assert_eq!(task.await, Err(TaskError::Abandoned));
-    drop(scheduler.after_blocking(10 * MS, note(&runs, "next")));
-    scheduler.run_for(&clock, 10 * MS).await;
-    assert_eq!(runs.taken(), "20 next");
+    let next = scheduler.after_blocking(10 * MS, note(&runs, "next"));
+    let next = next.unwrap();
+    clock.advance(10 * MS);
+    until(|| next.status() == Status::Due).await;
+    assert_eq!(scheduler.stats().in_progress, 2);
     let_go.send(()).unwrap();
+    assert_eq!(next.await, Ok(()));
+    assert_eq!(runs.taken(), "20 next");
+    assert_eq!(begun.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_key_whose_work_was_aborted_has_no_second_run_until_the_work_has_ended() {
+    let clock = ManualClock::new();
+    let scheduler = Scheduler::builder().clock(clock.clone()).build().unwrap();
+    let runs = Runs::new(clock.clone());
+    let (let_go, begun, blocks) = blocked();
+    let options = scheduler.task().key("k");
+    let task = options.clone().after_blocking(10 * MS, blocks).unwrap();
+    clock.advance(10 * MS);
+    until(|| begun.load(SeqCst) == 1).await;
+    assert_eq!(task.abort(), Cancel::Running);
+    let next = options.after_blocking(10 * MS, note(&runs, "next"));
+    let next = next.unwrap();
+    clock.advance(10 * MS);
+    until(|| next.status() == Status::Due).await;
+    assert_eq!(runs.taken(), "");
+    let_go.send(()).unwrap();
+    assert_eq!(next.await, Ok(()));
+}
+
+#[test]
+fn work_that_found_no_thread_in_time_does_not_begin_later() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (clock, scheduler, runs) = manual();
+        let (let_go, waits) = mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || waits.recv());
+        let options = scheduler.task().timeout(100 * MS);
+        let task = options
+            .after_blocking(10 * MS, note(&runs, "late"))
+            .unwrap();
+        clock.advance(10 * MS);
+        until(|| task.status() == Status::Running).await;
+        // Its time counts from the first look at it.
+        tokio::task::yield_now().await;
+        while task.status() != Status::Ended {
+            clock.advance(100 * MS);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(task.await, Err(TaskError::TimedOut(100 * MS)));
+        let_go.send(()).unwrap();
+        let _ = busy.await.unwrap();
+        // The thread takes up what comes after it.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert_eq!(runs.taken(), "");
+    });
 }

@@ -147,7 +147,7 @@ async fn runs_of_a_task_overlap_up_to_its_places() {
     sleep(65 * MS).await;
     // Due at 10, 20, 30 …; the third finds no place until the first has ended.
     assert_eq!(runs.taken(), "10 a, 20 a, 35 a, 45 a, 60 a");
-    assert_eq!(task.status(), Status::Scheduled);
+    assert_eq!(task.status(), Status::Due);
     // Two run, and that which was due at 60 waits.
     assert_eq!(scheduler.stats().in_progress, 3);
 }

@@ -33,6 +33,7 @@ mod keys;
 mod limits;
 #[cfg(feature = "cron")]
 mod model;
+mod overlap;
 mod pause;
 mod policies;
 mod retry;
