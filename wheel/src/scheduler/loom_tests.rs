@@ -27,7 +27,7 @@ use super::options::Options;
 use super::plan::{MissedTick, Plan};
 use super::shard::Timed;
 use super::task::{First, schedule};
-use super::work::Async;
+use super::work::{Async, Shared};
 
 /// Every task below is due at tick 1, and again at 2 if it recurs.
 const S: Duration = Duration::from_secs(1);
@@ -104,6 +104,26 @@ impl World {
         });
         let options = Some(Arc::new(self.options(key)));
         schedule(&self.inner, options, First::After(S), plan, work).ok()
+    }
+
+    /// A task that recurs, whose runs may overlap, and that counts them.
+    fn overlapping(&self, runs: &Arc<AtomicUsize>) -> Option<TaskHandle> {
+        let plan = Plan::Every {
+            period: S,
+            missed: MissedTick::Burst,
+            due: self.inner.clock.now() + S,
+        };
+        let runs = runs.clone();
+        let work = Shared::new(Async(move || {
+            runs.fetch_add(2, SeqCst);
+            ready(())
+        }));
+        let options = Options {
+            max_concurrent: Some(2),
+            ..self.options(None)
+        };
+        let options = Some(Arc::new(options));
+        schedule(&self.inner, options, First::After(S), Some(plan), work).ok()
     }
 
     /// What the driver and a runner do: take out what is due, and begin it.
@@ -309,6 +329,54 @@ fn what_is_accepted_is_not_forgotten() {
         driver.join().unwrap();
         assert!(outcome(first).is_some());
         outcome(second);
+        world.assert_empty();
+    });
+}
+
+/// S5: however many end a scheduler at once, each task ends once and is counted once.
+/// Fails if `end` does not look at the phase under the task's lock.
+#[test]
+fn two_that_close_end_each_task_once() {
+    model(|| {
+        let (world, runs) = (World::new(None), Arc::new(AtomicUsize::new(0)));
+        let task = world.task(None, false, &runs);
+        world.inner.tally.opens();
+        let driver = {
+            let world = world.clone();
+            thread::spawn(move || world.drive(NOW))
+        };
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || world.inner.close())
+        };
+        world.inner.close();
+        other.join().unwrap();
+        driver.join().unwrap();
+        let endings = world.inner.tally.so_far().all;
+        assert_eq!(endings.total(), 1, "{endings:?}");
+        assert_eq!(endings.completed, runs.load(SeqCst) as u64 / 2);
+        assert!(outcome(task).is_some());
+        world.assert_empty();
+    });
+}
+
+/// S4, S5: a task in the hands of its run goes on or ends, whatever becomes of the run.
+/// Fails if `child_ended` does not go on with the task that the run had in hand.
+#[test]
+fn a_task_in_the_hands_of_its_run_is_not_forgotten() {
+    model(|| {
+        let (world, runs) = (World::new(None), Arc::new(AtomicUsize::new(0)));
+        let task = world.overlapping(&runs);
+        let driver = {
+            let world = world.clone();
+            thread::spawn(move || world.drive(NOW))
+        };
+        world.inner.close();
+        driver.join().unwrap();
+        let begun = runs.load(SeqCst);
+        world.drive(LATER);
+        assert_eq!(runs.load(SeqCst), begun);
+        assert!(outcome(task).is_some());
         world.assert_empty();
     });
 }

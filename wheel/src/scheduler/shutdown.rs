@@ -155,6 +155,16 @@ impl Default for Tally {
 }
 
 impl Tally {
+    /// From now on endings are counted.
+    pub(super) fn opens(&self) {
+        // Pairs with the load in `ended`.
+        self.open.store(true, Release);
+    }
+
+    pub(super) fn so_far(&self) -> ShutdownReport {
+        self.report.lock().so_far.clone()
+    }
+
     /// A run does not wait any more.
     pub(super) fn leaves(&self) {
         self.inside.fetch_sub(1, SeqCst);
@@ -181,7 +191,7 @@ impl Inner {
         let first = !self.tally.begun.swap(true, Relaxed);
         let _inside = super::Run::current_of(self).and_then(|entry| Inside::new(self, entry));
         if first {
-            self.tally.open.store(true, Release);
+            self.tally.opens();
             let steps = Steps {
                 inner: self.clone(),
                 all_done: false,
@@ -191,7 +201,7 @@ impl Inner {
         let mut done = self.tally.done.subscribe();
         // The sender lives as long as `self`.
         let _ = done.wait_for(|done| *done).await;
-        self.tally.report.lock().so_far.clone()
+        self.tally.so_far()
     }
 
     async fn steps(self: &Arc<Self>, grace: Grace) {
