@@ -30,7 +30,7 @@ use crate::fence::Fences;
 use crate::negative::Negatives;
 use crate::refresh::Refresh;
 use crate::shard::{Entry, Extra, Micros, NEVER, Removed, SETTINGS, Shard};
-use crate::stats::{Counts, Lookups, Stats};
+use crate::stats::{Counts, Stats};
 use crate::time::{Time, micros};
 use crate::tuner::Tuner;
 
@@ -79,17 +79,21 @@ pub(crate) struct Tuning {
     setting: AtomicU8,
 }
 
-/// In the order of the fields: what a lookup reads and writes comes first, next to the lock.
+/// In the order of the fields: all that a hit reads and writes is on the cache line of the lock, what
+/// an insertion writes on three others. Two threads pass these lines to and fro.
 #[repr(C)]
 pub(crate) struct Cell<K, V, S> {
-    lookups: Lookups,
+    /// Lookups that found a value.
+    hits: u64,
     pub(crate) shard: Shard<K, V, S>,
     /// The earliest time at which there may be something to reclaim.
     pub(crate) due: Micros,
-    random: fastrand::Rng,
-    pub(crate) counts: Counts,
+    /// The number of the setting that the shard has.
+    setting: u8,
     pub(crate) fences: Fences,
     pub(crate) negatives: Negatives<K>,
+    random: fastrand::Rng,
+    pub(crate) counts: Counts,
 }
 
 /// One lock per shard, on cache lines of its own.
@@ -109,9 +113,14 @@ impl Tuning {
 
     #[inline]
     fn accessed(&self, hash: u64) {
-        if hash & self.sample == 0
-            && let Some(setting) = self.tuner.lock().access(hash)
-        {
+        if hash & self.sample == 0 {
+            self.sampled(hash);
+        }
+    }
+
+    #[cold]
+    fn sampled(&self, hash: u64) {
+        if let Some(setting) = self.tuner.lock().access(hash) {
             self.setting.store(setting as u8, Ordering::Relaxed);
         }
     }
@@ -120,13 +129,14 @@ impl Tuning {
 impl<K, V, S> Cell<K, V, S> {
     pub(crate) fn new(shard: Shard<K, V, S>, seed: u64) -> Self {
         Cell {
-            lookups: Lookups::default(),
+            hits: 0,
             shard,
             due: NEVER,
-            random: fastrand::Rng::with_seed(seed),
-            counts: Counts::default(),
+            setting: 0,
             fences: Fences::default(),
             negatives: Negatives::default(),
+            random: fastrand::Rng::with_seed(seed),
+            counts: Counts::default(),
         }
     }
 }
@@ -176,10 +186,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// No deadline from there on has come.
+    /// No deadline from there on has come. Where there are none as a rule it is the end of time, which
+    /// costs no look at a clock.
     #[inline]
     fn horizon(&self) -> Micros {
-        self.time.horizon(self.options.expires)
+        if self.options.expires {
+            Time::horizon(self.time.about_now())
+        } else {
+            NEVER
+        }
     }
 
     /// Looks a key up as a caller that wants its value: counts it, and moves what hits move.
@@ -229,25 +244,28 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         is_it: impl Fn(&K) -> bool,
         found: impl FnOnce(&V) -> T,
     ) -> Option<T> {
-        let has_come = |deadline| deadline < horizon && self.time.is_past(deadline);
-        let position = cell
-            .shard
-            .find(hash, is_it)
-            .filter(|&at| !has_come(cell.shard.entry(at).deadline()));
-        let Some(position) = position else {
-            cell.lookups.misses = cell.lookups.misses.wrapping_add(1);
-            cell.shard.miss(hash);
-            return None;
-        };
-        let result = found(&cell.shard.entry(position).value);
-        cell.lookups.hits = cell.lookups.hits.wrapping_add(1);
-        cell.shard.hit(position);
-        if self.options.time_to_idle != NEVER {
-            let idle = self.time.now().saturating_add(self.options.time_to_idle);
-            let deadline = cell.shard.hard(position).min(idle);
-            cell.shard.set_deadline(position, deadline);
+        if let Some(position) = cell.shard.find(hash, is_it) {
+            let entry = cell.shard.entry(position);
+            if entry.deadline() >= horizon || !self.time.is_past(entry.deadline()) {
+                let result = found(&entry.value);
+                cell.hits = cell.hits.wrapping_add(1);
+                cell.shard.hit(position);
+                if self.options.time_to_idle != NEVER {
+                    self.is_not_idle(cell, position);
+                }
+                return Some(result);
+            }
         }
-        Some(result)
+        cell.counts.misses = cell.counts.misses.wrapping_add(1);
+        cell.shard.miss(hash);
+        None
+    }
+
+    #[inline(never)]
+    fn is_not_idle(&self, cell: &mut Cell<K, V, S>, position: usize) {
+        let idle = self.time.now().saturating_add(self.options.time_to_idle);
+        let deadline = cell.shard.hard(position).min(idle);
+        cell.shard.set_deadline(position, deadline);
     }
 
     /// Looks at a visible entry without counting it.
@@ -383,6 +401,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         gone: &mut Gone<K, V>,
     ) {
         let needed = u64::from(extra.weight);
+        let horizon = Time::horizon(about);
         let mut credit = 0;
         if self.budget.reserve(needed) {
             credit = needed;
@@ -392,7 +411,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         }
         if let Some(tuning) = &self.tuning {
             let setting = tuning.setting.load(Ordering::Relaxed);
-            cell.shard.set(SETTINGS[usize::from(setting)]);
+            if cell.setting != setting {
+                cell.setting = setting;
+                cell.shard.set(SETTINGS[usize::from(setting)]);
+            }
         }
         loop {
             if credit < needed && self.budget.reserve(needed - credit) {
@@ -426,16 +448,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             credit += u64::from(cell.shard.weight(victim.position));
             if credit < needed {
                 let removed = cell.shard.evict(victim);
-                self.is_evicted(&mut cell, removed, gone);
+                self.is_evicted(&mut cell, horizon, removed, gone);
                 continue;
             }
             let removed = cell
                 .shard
                 .replace(victim, hash, key, value, deadline, extra);
-            self.is_evicted(&mut cell, removed, gone);
+            self.is_evicted(&mut cell, horizon, removed, gone);
             break;
         }
-        self.budget.release(credit - needed);
+        if credit > needed {
+            self.budget.release(credit - needed);
+        }
         self.has_stored(&mut cell, about, deadline, gone);
     }
 
@@ -461,7 +485,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
                 };
                 let removed = cell.shard.evict(victim);
                 credit += u64::from(removed.weight);
-                self.is_evicted(&mut cell, removed, gone);
+                self.is_evicted(&mut cell, NEVER, removed, gone);
             }
             if credit >= needed {
                 break;
@@ -551,7 +575,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         };
         for cell in &self.cells {
             let cell = cell.lock();
-            cell.lookups.add_to(&mut stats);
+            stats.hits = stats.hits.wrapping_add(cell.hits);
             cell.counts.add_to(&mut stats);
             stats.timers += cell.shard.timers() as u64;
         }
@@ -589,9 +613,16 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         gone.add(removed, cause);
     }
 
-    fn is_evicted(&self, cell: &mut Cell<K, V, S>, removed: Removed<K, V>, gone: &mut Gone<K, V>) {
+    #[inline]
+    fn is_evicted(
+        &self,
+        cell: &mut Cell<K, V, S>,
+        horizon: Micros,
+        removed: Removed<K, V>,
+        gone: &mut Gone<K, V>,
+    ) {
         let deadline = removed.entry.deadline();
-        let cause = if deadline < self.horizon() && self.time.is_past(deadline) {
+        let cause = if deadline < horizon && self.time.is_past(deadline) {
             Cause::Expired
         } else {
             Cause::Evicted
@@ -628,10 +659,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
             extra.hard = if self.options.expires && spread > ROUGH * lag {
                 // The coarse time is enough for a deadline that is drawn from where all that it may be
                 // behind makes no difference to the bounds.
-                let random = cell.random.u64(lag..=2 * spread);
+                let random = lag + random(&mut cell.random, 2 * spread - lag);
                 about.saturating_add(life - spread + random).min(NEVER)
             } else {
-                let random = cell.random.u64(0..=2 * spread);
+                let random = random(&mut cell.random, 2 * spread);
                 now().saturating_add(life - spread + random).min(NEVER)
             };
         }
@@ -642,4 +673,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Inner<K, V, S> {
         };
         (extra.hard.min(idle), extra)
     }
+}
+
+/// A number up to `most`, less than 2⁶⁴ − 1. Not quite uniform: some are more likely by a share of
+/// `most` in 2⁶⁴.
+#[inline]
+fn random(random: &mut fastrand::Rng, most: u64) -> u64 {
+    ((u128::from(random.u64(..)) * (u128::from(most) + 1)) >> 64) as u64
 }

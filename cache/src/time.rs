@@ -55,7 +55,7 @@ impl Time {
     }
 
     /// The exact time.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn now(&self) -> Micros {
         match &self.source {
             Source::System(began) => began.exact(),
@@ -72,15 +72,10 @@ impl Time {
         }
     }
 
-    /// A time that no deadline from it on has come at. With a `hint` that there are deadlines it costs
-    /// a look at the coarse clock; without, it is the end of time.
+    /// No deadline from this time on has come, if it was about now a moment ago.
     #[inline]
-    pub(crate) fn horizon(&self, hint: bool) -> Micros {
-        if hint {
-            self.about_now() + CLOSE
-        } else {
-            NEVER
-        }
+    pub(crate) fn horizon(about: Micros) -> Micros {
+        about + CLOSE
     }
 
     /// By how much [`about_now`](Self::about_now) may be behind.

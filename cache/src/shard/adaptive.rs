@@ -11,10 +11,13 @@ use std::hash::{BuildHasher, Hash};
 use super::contest::Contest;
 use super::setting::{STEADY, Setting};
 use super::sketch::Sketch;
-use super::{Extent, Shard, Victim};
+use super::{Extent, Policy, Shard, Victim};
 
 /// Entries of the window that get a second chance in one eviction, at most.
 const SPARED: usize = 128;
+
+/// Accesses before the first look at whether everything ages.
+const FIRST_PAUSE: u32 = 64;
 
 /// A cache is young until it was asked this often for each of its entries.
 const YOUTH: f64 = 3.5;
@@ -27,39 +30,55 @@ const COUNTERS: [(usize, usize); 2] = [(2_048, 64), (8_192, 32)];
 /// share a cache line then.
 const FEW: usize = 8;
 
-/// What a hit reads comes first.
+/// What a hit reads and writes, whatever the policy.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Pulse {
+    /// Accesses until it is time to see whether everything ages.
+    until_ageing: u32,
+    /// Ageings so far, modulo 16.
+    pub(super) epoch: u8,
+    pub(super) policy: Policy,
+}
+
+/// In the order of the fields: what a miss writes shares cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Adaptive {
-    accesses: u64,
-    /// The count of accesses at which to see whether everything ages.
-    ages_at: u64,
-    /// Ageings so far, modulo 16.
-    pub(super) epoch: u8,
-    setting: Setting,
     /// The hash that was missed last: a miss is counted, the insertion that follows it is not.
     last_missed: u64,
-    sketch: Sketch,
-    window_hand: usize,
+    window_hand: u32,
+    setting: Setting,
     contest: Contest,
+    sketch: Sketch,
+    /// The count of accesses at which to see whether everything ages.
+    ages_at: u64,
     /// The count of accesses when everything aged last.
     aged_at: u64,
     /// Counters of the sketch for each entry.
     counters: usize,
 }
 
+impl Pulse {
+    pub(super) fn new(policy: Policy) -> Self {
+        Pulse {
+            until_ageing: FIRST_PAUSE,
+            epoch: 0,
+            policy,
+        }
+    }
+}
+
 impl Adaptive {
     pub(super) fn new(extent: Extent) -> Self {
         let precise = COUNTERS.iter().find(|(within, _)| extent.most <= *within);
         Adaptive {
-            accesses: 0,
-            ages_at: 64,
-            epoch: 0,
-            setting: STEADY,
             last_missed: 0,
-            sketch: Sketch::new(precise.is_none()),
             window_hand: 0,
+            setting: STEADY,
             contest: Contest::default(),
+            sketch: Sketch::new(precise.is_none()),
+            ages_at: u64::from(FIRST_PAUSE),
             aged_at: 0,
             counters: precise.map_or(FEW, |&(_, each)| each),
         }
@@ -72,10 +91,10 @@ impl Adaptive {
 
     /// Counts an access of a table with `len` entries.
     #[inline]
-    pub(super) fn accessed(&mut self, len: usize) {
-        self.accesses += 1;
-        if self.accesses >= self.ages_at {
-            self.grow_older(len);
+    pub(super) fn accessed(&mut self, pulse: &mut Pulse, len: usize) {
+        pulse.until_ageing -= 1;
+        if pulse.until_ageing == 0 {
+            self.grow_older(pulse, len);
         }
     }
 
@@ -95,15 +114,22 @@ impl Adaptive {
     }
 
     #[cold]
-    fn grow_older(&mut self, len: usize) {
+    fn grow_older(&mut self, pulse: &mut Pulse, len: usize) {
+        let accesses = self.ages_at;
         let pause = u64::from(self.setting.age) * len.max(16) as u64;
         // The table may have grown since this was due.
-        if self.accesses >= self.aged_at + pause {
+        if accesses >= self.aged_at + pause {
             self.sketch.age();
-            self.epoch = self.epoch.wrapping_add(1) & 15;
-            self.aged_at = self.accesses;
+            pulse.epoch = pulse.epoch.wrapping_add(1) & 15;
+            self.aged_at = accesses;
         }
-        self.ages_at = self.aged_at + pause;
+        let left = self.aged_at + pause - accesses;
+        pulse.until_ageing = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+        self.ages_at = accesses + u64::from(pulse.until_ageing);
+    }
+
+    fn accesses(&self, pulse: &Pulse) -> u64 {
+        self.ages_at - u64::from(pulse.until_ageing)
     }
 }
 
@@ -111,29 +137,26 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     /// Sets the default policy; nothing happens under another one.
     #[inline]
     pub(crate) fn set(&mut self, setting: Setting) {
-        if let Some(policy) = &mut self.adaptive
-            && policy.setting != setting
-        {
+        let policy = &mut self.adaptive;
+        if policy.setting != setting {
             policy.setting = setting;
             policy.contest.restart();
-            policy.ages_at = policy.accesses;
+            policy.ages_at = policy.accesses(&self.pulse) + 1;
+            self.pulse.until_ageing = 1;
         }
     }
 
     /// Finds out who goes. The table is not empty.
     pub(super) fn choose(&mut self) -> Victim {
         let len = self.entries.len();
-        let Some(policy) = &mut self.adaptive else {
-            return Victim::at(0);
-        };
-        let epoch = policy.epoch;
+        let policy = &mut self.adaptive;
+        let epoch = self.pulse.epoch;
         let setting = policy.setting;
         let window = setting.window_of(len).min(len);
-        let mut at = if policy.window_hand < window {
-            policy.window_hand
-        } else {
-            0
-        };
+        let mut at = policy.window_hand as usize;
+        if at >= window {
+            at = 0;
+        }
         let spared = if setting.spares {
             SPARED.min(2 * window)
         } else {
@@ -148,7 +171,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             entry.set_uses(uses - 1, epoch);
             at = if at + 1 == window { 0 } else { at + 1 };
         }
-        policy.window_hand = if at + 1 == window { 0 } else { at + 1 };
+        policy.window_hand = if at + 1 == window { 0 } else { at as u32 + 1 };
         if window == len {
             return Victim::at(at);
         }
@@ -162,7 +185,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             .contest
             .fewest(window..len, look, |at| entries[at].uses(epoch));
 
-        let young = (policy.accesses as f64) < YOUTH * len as f64;
+        let young = (policy.accesses(&self.pulse) as f64) < YOUTH * len as f64;
         if setting.admission.admits(newcomer, fewest + 1, young) {
             policy.contest.advance_past(other);
             let hash = (fewest > 0).then(|| self.hasher.hash_one(&entries[other].key));

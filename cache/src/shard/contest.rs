@@ -17,26 +17,29 @@ use std::ops::Range;
 pub(super) const MOST: usize = 64;
 
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Contest {
-    /// The entries of the main part.
-    main: Range<usize>,
-    hand: usize,
-    seen: usize,
-    /// Positions; a ring of its own.
-    candidates: [u32; MOST],
+    /// The first entry of the main part, and the one after its last.
+    start: u32,
+    end: u32,
+    hand: u32,
+    seen: u8,
     first: u8,
     count: u8,
+    /// Positions; a ring of its own.
+    candidates: [u32; MOST],
 }
 
 impl Default for Contest {
     fn default() -> Self {
         Contest {
-            main: 0..0,
+            start: 0,
+            end: 0,
             hand: 0,
             seen: 0,
-            candidates: [0; MOST],
             first: 0,
             count: 0,
+            candidates: [0; MOST],
         }
     }
 }
@@ -56,11 +59,12 @@ impl Contest {
         look: usize,
         uses: impl Fn(usize) -> u8,
     ) -> (usize, u8) {
-        if self.main != main {
-            if !main.contains(&self.hand) {
-                self.hand = main.start;
+        let (start, end) = (main.start as u32, main.end as u32);
+        if (self.start, self.end) != (start, end) {
+            if !(start..end).contains(&self.hand) {
+                self.hand = start;
             }
-            self.main = main;
+            (self.start, self.end) = (start, end);
             self.restart();
         }
         let mut fewest = if self.count > 0 {
@@ -76,9 +80,9 @@ impl Contest {
             self.drop_first();
             fewest = next;
         }
-        let look = look.min(MOST).min(self.main.len());
+        let look = look.min(MOST).min(main.len()) as u8;
         while fewest > 0 && self.seen < look {
-            let at = self.ahead(self.seen);
+            let at = self.ahead(u32::from(self.seen)) as usize;
             let its = uses(at);
             while self.count > 0 && uses(self.candidate(self.count - 1)) > its {
                 self.count -= 1;
@@ -97,7 +101,7 @@ impl Contest {
     /// The hand goes on by one entry.
     #[inline]
     pub(super) fn advance(&mut self) {
-        if self.count > 0 && self.candidate(0) == self.hand {
+        if self.count > 0 && self.candidate(0) == self.hand as usize {
             self.drop_first();
         }
         self.hand = self.ahead(1);
@@ -107,14 +111,15 @@ impl Contest {
     /// The hand goes on beyond the first candidate, which is at `position`.
     #[inline]
     pub(super) fn advance_past(&mut self, position: usize) {
-        let passed = if position >= self.hand {
-            position - self.hand + 1
+        let position = position as u32;
+        let before = if position >= self.hand {
+            position - self.hand
         } else {
-            position + self.main.len() - self.hand + 1
+            position - self.start + (self.end - self.hand)
         };
         self.drop_first();
-        self.hand = self.ahead(passed);
-        self.seen -= passed;
+        self.hand = self.ahead(before + 1);
+        self.seen -= before as u8 + 1;
     }
 
     #[inline]
@@ -130,12 +135,11 @@ impl Contest {
 
     /// The position `steps` after the hand, up to once round.
     #[inline]
-    fn ahead(&self, steps: usize) -> usize {
-        let at = self.hand + steps;
-        if at < self.main.end {
-            at
-        } else {
-            at - self.main.len()
+    fn ahead(&self, steps: u32) -> u32 {
+        // Less than 65 steps of at most as many as there are entries.
+        match self.end - self.hand {
+            left if steps < left => self.hand + steps,
+            left => self.start + (steps - left),
         }
     }
 }
@@ -200,7 +204,7 @@ mod tests {
             let hit = random.usize(main.clone());
             uses[hit] = (uses[hit] + 1).min(7);
             let (at, fewest) = contest.fewest(main.clone(), 16, |at| uses[at]);
-            let hand = contest.hand;
+            let hand = contest.hand as usize;
             let away = (at + main.len() - hand) % main.len();
             assert!(away < 16 && fewest == uses[at], "{at} from {hand}");
             if random.bool() {

@@ -11,26 +11,29 @@ const LANES: usize = 12;
 /// Entries per bucket that make the index grow: at two thirds, six in a hundred buckets overflow.
 const FULL: usize = 8;
 
+/// The lowest bit of each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
 /// Tag of a lane that is not in use.
 const VACANT: u8 = 0;
 
 #[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Bucket {
     tags: [u8; LANES],
-    positions: [u32; LANES],
     passed: u32,
+    positions: [u32; LANES],
 }
 
 const EMPTY: Bucket = Bucket {
     tags: [VACANT; LANES],
-    positions: [0; LANES],
     passed: 0,
+    positions: [0; LANES],
 };
 
 #[derive(Debug)]
 pub(super) struct Index {
-    buckets: Vec<Bucket>,
+    buckets: Box<[Bucket]>,
 }
 
 /// A lane in use.
@@ -44,7 +47,7 @@ impl Index {
     /// An index for up to eight entries.
     pub(super) fn new() -> Self {
         Index {
-            buckets: vec![EMPTY],
+            buckets: Box::new([EMPTY]),
         }
     }
 
@@ -58,8 +61,8 @@ impl Index {
     /// the entries again.
     pub(super) fn grow(&mut self, entries: usize) {
         // The old buckets go first: never are both there.
-        self.buckets = Vec::new();
-        self.buckets = vec![EMPTY; entries.div_ceil(FULL)];
+        self.buckets = Box::default();
+        self.buckets = vec![EMPTY; entries.div_ceil(FULL)].into_boxed_slice();
     }
 
     /// Entries for which there is room.
@@ -70,6 +73,35 @@ impl Index {
     /// Empties the index and gives its memory back.
     pub(super) fn clear(&mut self) {
         *self = Self::new();
+    }
+
+    /// The position that `is_it` accepts among those with the tag of `hash`. It may be asked of others,
+    /// also of such as are not in the table any more.
+    #[inline(always)]
+    pub(super) fn find_position(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        // Nearly all are in the first bucket: it is not looked at in a loop.
+        let bucket = &self.buckets[self.home(hash)];
+        let mut lanes = bucket.with_tag_or_so(tag(hash));
+        while lanes != 0 {
+            let position = bucket.positions[first_of(lanes)] as usize;
+            if is_it(position) {
+                return Some(position);
+            }
+            lanes &= lanes - 1;
+        }
+        if bucket.passed == 0 {
+            return None;
+        }
+        self.find_further(hash, &mut is_it)
+    }
+
+    #[inline(never)]
+    fn find_further(&self, hash: u64, is_it: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
+        Some(self.find(hash, is_it)?.0)
     }
 
     /// The position that `is_it` accepts among those with the tag of `hash`, and its lane.
@@ -185,24 +217,37 @@ impl Index {
 }
 
 impl Bucket {
-    /// The lanes with this tag, as [`first_of`] reads them: bit 8 n for lane n up to 7, bit 8 n + 4 for
-    /// lane n + 8.
+    /// The lanes with this tag, as [`first_of`] reads them.
     #[inline]
     fn with_tag(&self, tag: u8) -> u64 {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-        const ONES: u64 = 0x0101_0101_0101_0101;
+        let [low, high] = self.differences(tag);
+        // The highest bit of each byte that is zero.
+        let zeros = |bytes: u64| !(((bytes & LOW) + LOW) | bytes | LOW);
+        zeros(low) >> 7 | (zeros(high) & 0xffff_ffff) >> 3
+    }
+
+    /// The same in half the instructions, but lanes whose tag differs in the lowest bit may be among
+    /// them, also vacant ones.
+    #[inline]
+    fn with_tag_or_so(&self, tag: u8) -> u64 {
+        let [low, high] = self.differences(tag);
+        // The highest bit of the first byte that is zero, and perhaps of ones after it.
+        let zeros = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes & (ONES << 7);
+        zeros(low) >> 7 | (zeros(high) & 0xffff_ffff) >> 3
+    }
+
+    /// The tags and this one, exclusive or; what follows the twelve is anything.
+    #[inline]
+    fn differences(&self, tag: u8) -> [u64; 2] {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        let wanted = ONES * u64::from(tag);
-        // The highest bit of each byte that is zero, exactly.
-        let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ wanted;
-        let low = !(((low & LOW) + LOW) | low | LOW);
-        let high = u32::from_le_bytes([i, j, k, l]) ^ wanted as u32;
-        let high = !(((high & LOW as u32) + LOW as u32) | high | LOW as u32);
-        low >> 7 | u64::from(high) >> 3
+        let [m, n, o, p] = self.passed.to_le_bytes();
+        [[a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]]
+            .map(|bytes| u64::from_le_bytes(bytes) ^ (ONES * u64::from(tag)))
     }
 }
 
-/// One lane of a set of them that is not empty.
+/// The lowest of the bits 8 n, for lane n up to 7, and 8 n + 4, for lane n + 8.
 #[inline]
 fn first_of(lanes: u64) -> usize {
     let bit = lanes.trailing_zeros() as usize;

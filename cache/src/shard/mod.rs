@@ -24,7 +24,7 @@ mod sketch;
 
 use std::hash::{BuildHasher, Hash};
 
-use adaptive::Adaptive;
+use adaptive::{Adaptive, Pulse};
 use deadlines::{BLOCK, Deadlines};
 use index::Index;
 use list::List;
@@ -129,9 +129,9 @@ impl<K, V> Removed<K, V> {
 pub(crate) struct Shard<K, V, S> {
     index: Index,
     entries: Vec<Entry<K, V>>,
+    pulse: Pulse,
     /// Of [`Policy::Adaptive`].
-    adaptive: Option<Adaptive>,
-    policy: Policy,
+    adaptive: Adaptive,
     hasher: S,
     extent: Extent,
     /// Of the other policies.
@@ -149,9 +149,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             index: Index::new(),
             entries: Vec::new(),
             hasher,
-            policy,
+            pulse: Pulse::new(policy),
             extent,
-            adaptive: is_adaptive.then(|| Adaptive::new(extent)),
+            adaptive: Adaptive::new(extent),
             list: (!is_adaptive).then(|| Box::new(List::new())),
             deadlines: None,
             weights: columns.weights.then(Vec::new),
@@ -165,10 +165,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     }
 
     /// The position of a key, whatever its deadline.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(&K) -> bool) -> Option<usize> {
-        let is_it = |position: usize| is_it(&self.entries[position].key);
-        Some(self.index.find(hash, is_it)?.0)
+        self.index.find_position(hash, |position| {
+            let entry = self.entries.get(position);
+            entry.is_some_and(|entry| is_it(&entry.key))
+        })
     }
 
     #[inline]
@@ -182,14 +184,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     }
 
     /// Counts a hit of the entry at `position`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hit(&mut self, position: usize) {
-        if let Some(policy) = &mut self.adaptive {
-            policy.accessed(self.entries.len());
-            self.entries[position].touch(policy.epoch);
+        if self.pulse.policy == Policy::Adaptive {
+            self.adaptive.accessed(&mut self.pulse, self.entries.len());
+            self.entries[position].touch(self.pulse.epoch);
             return;
         }
-        match (self.policy, self.list.as_deref_mut()) {
+        self.hit_in_list(position);
+    }
+
+    fn hit_in_list(&mut self, position: usize) {
+        match (self.pulse.policy, self.list.as_deref_mut()) {
             (Policy::Lru, Some(list)) => list.renew(position),
             (Policy::Sieve, _) => self.entries[position].set_visited(true),
             _ => {}
@@ -197,11 +203,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     }
 
     /// Counts a miss.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn miss(&mut self, hash: u64) {
-        if let Some(policy) = &mut self.adaptive {
-            policy.accessed(self.entries.len());
-            policy.missed(hash);
+        if self.pulse.policy == Policy::Adaptive {
+            self.adaptive.accessed(&mut self.pulse, self.entries.len());
+            self.adaptive.missed(hash);
         }
     }
 
@@ -339,7 +345,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
         if self.entries.is_empty() {
             return None;
         }
-        let chosen = match (self.policy, self.list.as_deref_mut()) {
+        let chosen = match (self.pulse.policy, self.list.as_deref_mut()) {
             (_, None) => self.choose(),
             (Policy::Sieve, Some(list)) => Victim::at(list.sieve(|position| {
                 let entry = &mut self.entries[position];
@@ -472,9 +478,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
     /// What follows when an entry has come to `position`.
     #[inline]
     fn begin(&mut self, position: usize, hash: u64, deadline: Micros) {
-        if let Some(policy) = &mut self.adaptive {
-            policy.inserted(hash);
-            self.entries[position].set_uses(0, policy.epoch);
+        if self.pulse.policy == Policy::Adaptive {
+            self.adaptive.inserted(hash);
+            self.entries[position].set_uses(0, self.pulse.epoch);
         }
         self.note_deadline(position, deadline);
     }
@@ -547,8 +553,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Shard<K, V, S> {
             self.index
                 .insert(self.hasher.hash_one(&entry.key), position);
         }
-        if let Some(policy) = &mut self.adaptive {
-            policy.fit(self.index.room().min(self.extent.most));
+        if self.pulse.policy == Policy::Adaptive {
+            self.adaptive.fit(self.index.room().min(self.extent.most));
         }
     }
 }

@@ -273,3 +273,11 @@ fn sieve_takes_the_first_that_was_not_visited() {
     // a is spared, b goes, c is spared, d goes, then e and f, which came behind the hand.
     assert_eq!(victims, [b'b', b'd', b'e', b'f']);
 }
+
+/// What a hit touches of the table itself, and the lock and the count before it: one cache line.
+#[test]
+fn a_hit_needs_one_line_besides_bucket_and_entry() {
+    let before = size_of::<u64>() + size_of::<u64>();
+    let pulse = std::mem::offset_of!(Shard<u64, u64, FixedState>, pulse);
+    assert_eq!(before + pulse + size_of::<Pulse>(), 64);
+}
