@@ -78,24 +78,22 @@ pub(super) struct Extras {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     word: Word,
-    /// Of a probe: the number of its lease. Of another call that is timed: when it began.
-    mark: u64,
-    /// What a throttle keeps.
-    throttled: [u64; 2],
+    /// What a throttle keeps. Otherwise the first is, of a probe, the number of its lease, and of another
+    /// call that is timed, when it began.
+    marks: [u64; 2],
 }
 
 impl Ticket {
     pub(super) fn new(word: Word, mark: u64) -> Self {
         Ticket {
             word,
-            mark,
-            throttled: [0; 2],
+            marks: [mark, 0],
         }
     }
 
     /// Of a half-open breaker, or the probe budget of a throttle.
     pub(crate) fn is_probe(&self) -> bool {
-        self.is_leased() || throttle::Ticket::unpack(self.throttled).is_probe()
+        self.is_leased() || throttle::Ticket::unpack(self.marks).is_probe()
     }
 
     fn is_leased(&self) -> bool {
@@ -107,7 +105,7 @@ impl Ticket {
     }
 
     pub(super) fn lease(&self) -> u64 {
-        self.mark
+        self.marks[0]
     }
 }
 
@@ -225,8 +223,8 @@ impl Core {
     fn admit_throttled(&self, throttle: &Throttle, word: Word) -> Result<Ticket, Rejected> {
         match throttle.admit(&self.tally, || self.clock.nanos()) {
             Ok(ticket) => Ok(Ticket {
-                throttled: ticket.pack(),
-                ..Ticket::new(word, 0)
+                word,
+                marks: ticket.pack(),
             }),
             Err(rejected) => {
                 self.tally.rejected();
@@ -269,11 +267,9 @@ impl Core {
         let Admission::Throttle(throttle) = &self.admission else {
             return Ok(ticket);
         };
-        let throttled = throttle.observe(&self.tally, || self.clock.nanos()).pack();
-        Ok(Ticket {
-            throttled,
-            ..ticket
-        })
+        // Throttles time no calls, so nothing is lost.
+        let marks = throttle.observe(&self.tally, || self.clock.nanos()).pack();
+        Ok(Ticket { marks, ..ticket })
     }
 
     /// The throttle that has counted the beginning of this call, if one has.
@@ -286,7 +282,17 @@ impl Core {
 
     /// The rejection of every call at present, if there is one: it is open, and not half-open yet.
     #[cfg(feature = "tower")]
+    #[inline]
     pub(super) fn rejects_all(&self) -> Option<Rejected> {
+        match self.load().mode() {
+            Mode::ForcedOpen | Mode::Open => self.rejects_all_now(),
+            _ => None,
+        }
+    }
+
+    #[cfg(feature = "tower")]
+    #[cold]
+    fn rejects_all_now(&self) -> Option<Rejected> {
         let (word, until) = self.look();
         match word.mode() {
             Mode::ForcedOpen => Some(Rejected::new(Reason::ForcedOpen)),
@@ -387,7 +393,7 @@ impl Core {
         if let Some(throttle) = throttle {
             return self.settle_throttled(throttle, ticket, verdict);
         }
-        let slow = verdict != Verdict::Ignored && self.is_slow(ticket.mark);
+        let slow = verdict != Verdict::Ignored && self.is_slow(ticket.marks[0]);
         match word.mode() {
             Mode::Closed => self.count_closed(word, verdict, slow),
             Mode::Ramp => {
@@ -408,7 +414,7 @@ impl Core {
 
     #[inline]
     fn settle_throttled(&self, throttle: &Throttle, ticket: Ticket, verdict: Verdict) -> Settled {
-        let ticket = throttle::Ticket::unpack(ticket.throttled);
+        let ticket = throttle::Ticket::unpack(ticket.marks);
         let now = || self.clock.nanos();
         if !throttle.settle(&self.tally, &ticket, verdict, now) {
             return self.stale();
@@ -519,7 +525,7 @@ impl Core {
         } else if let Some(throttle) = self.throttle_of(&ticket) {
             match self.load().generation() == ticket.word.generation() {
                 true => {
-                    let ticket = throttle::Ticket::unpack(ticket.throttled);
+                    let ticket = throttle::Ticket::unpack(ticket.marks);
                     throttle.settle(&self.tally, &ticket, Verdict::Ignored, || {
                         self.clock.nanos()
                     });

@@ -229,6 +229,7 @@ impl Breaker {
 
     /// Why it rejects every call at present, if it does. Counts nothing.
     #[cfg(feature = "tower")]
+    #[inline]
     pub(crate) fn rejects_all(&self) -> Option<Rejected> {
         self.core.rejects_all()
     }
@@ -267,6 +268,7 @@ impl Breaker {
     /// # Errors
     ///
     /// [`Rejected`] if not.
+    #[inline]
     pub fn try_acquire_owned(&self) -> Result<OwnedPermit, Rejected> {
         let ticket = self.core.admit()?;
         Ok(OwnedPermit::new(self.clone(), ticket))

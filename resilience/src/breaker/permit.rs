@@ -33,9 +33,8 @@ pub struct Permit<'a> {
 /// As [`Permit`], at the cost of a reference count that all threads share.
 #[must_use = "dropped at once, the call is cancelled"]
 pub struct OwnedPermit {
-    breaker: Breaker,
     /// `None` once it has settled.
-    ticket: Option<Ticket>,
+    held: Option<(Breaker, Ticket)>,
 }
 
 macro_rules! verdicts {
@@ -94,19 +93,20 @@ impl<'a> Permit<'a> {
 }
 
 impl OwnedPermit {
+    #[inline]
     pub(super) fn new(breaker: Breaker, ticket: Ticket) -> Self {
         OwnedPermit {
-            breaker,
-            ticket: Some(ticket),
+            held: Some((breaker, ticket)),
         }
     }
 
     verdicts!();
 
     /// Settles the call, and says whether the verdict came in time.
+    #[inline]
     pub fn settle(mut self, verdict: Verdict) -> Settled {
-        match self.ticket.take() {
-            Some(ticket) => self.breaker.core().settle(ticket, verdict),
+        match self.held.take() {
+            Some((breaker, ticket)) => breaker.core().settle(ticket, verdict),
             None => Settled::Stale,
         }
     }
@@ -114,7 +114,9 @@ impl OwnedPermit {
     /// Whether it is a probe of a half-open breaker.
     #[must_use]
     pub fn is_probe(&self) -> bool {
-        self.ticket.is_some_and(|ticket| ticket.is_probe())
+        self.held
+            .as_ref()
+            .is_some_and(|(_, ticket)| ticket.is_probe())
     }
 }
 
@@ -125,9 +127,10 @@ impl Drop for Permit<'_> {
 }
 
 impl Drop for OwnedPermit {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.breaker.core().settle_dropped(ticket);
+        if let Some((breaker, ticket)) = self.held.take() {
+            breaker.core().settle_dropped(ticket);
         }
     }
 }
