@@ -300,6 +300,10 @@ impl RetryPolicy {
 }
 
 fn fields<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TaskError> {
+    // An array of the values in their order would do otherwise.
+    if json.trim_ascii_start().first() != Some(&b'{') {
+        return Err(TaskError::Json("expected an object".to_owned()));
+    }
     serde_json::from_slice(json).map_err(|error| TaskError::Json(error.to_string()))
 }
 
