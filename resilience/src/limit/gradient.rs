@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::BuildError;
 
-use super::limiter::{checked_smoothing, is_idle};
+use super::limiter::{checked_smoothing, is_idle, seconds};
 use super::{Limiter, Sample};
 
 /// How many samples make the first mean of the long run.
@@ -114,7 +114,7 @@ impl Gradient2 {
     /// The round-trip time of the long run, as far as it is known.
     #[must_use]
     pub fn long_rtt(&self) -> Option<Duration> {
-        (self.samples > 0).then(|| Duration::from_secs_f64(self.long))
+        (self.samples > 0).then(|| seconds(self.long))
     }
 }
 

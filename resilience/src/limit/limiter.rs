@@ -101,3 +101,8 @@ pub(super) fn checked_smoothing(share: f64) -> Result<f64, BuildError> {
     }
     Ok(share)
 }
+
+/// A round-trip time that was taken as seconds. The longest is a hair more in them than it was.
+pub(super) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::BuildError;
 
-use super::limiter::{checked_smoothing, is_idle};
+use super::limiter::{checked_smoothing, is_idle, seconds};
 use super::{Limiter, Sample};
 
 /// Follows the queue that the round-trip time betrays: `queue = ⌈limit · (1 − rtt_noload / rtt)⌉`.
@@ -121,7 +121,7 @@ impl Vegas {
     /// The round-trip time without a queue, as far as it is known.
     #[must_use]
     pub fn rtt_noload(&self) -> Option<Duration> {
-        self.rtt_noload.map(Duration::from_secs_f64)
+        self.rtt_noload.map(seconds)
     }
 }
 

@@ -318,6 +318,32 @@ fn a_call_runs_the_limiter_twice_at_most() {
     state.lock().unwrap().1 = None;
 }
 
+/// Times that no clock tells, from 0 to the longest: the limit stays a number within its bounds, and what
+/// the limiter knows can be asked for.
+#[test]
+fn limiters_take_round_trip_times_of_any_length() {
+    let times = [
+        Duration::MAX,
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::MAX,
+    ];
+    for first in times {
+        let (mut vegas, mut gradient, mut aimd) =
+            (Vegas::default(), Gradient2::default(), Aimd::default());
+        for rtt in [first].into_iter().chain(times).cycle().take(60) {
+            let sample = Sample::good(rtt, 10);
+            let limits = [
+                vegas.update(10.0, &sample),
+                gradient.update(10.0, &sample),
+                aimd.update(10.0, &sample),
+            ];
+            assert!(limits.iter().all(|limit| limit.is_finite()), "{limits:?}");
+            assert!(vegas.rtt_noload().is_some() && gradient.long_rtt().is_some());
+        }
+    }
+}
+
 #[test]
 fn limiters_refuse_what_they_cannot_use() {
     let refused = [
