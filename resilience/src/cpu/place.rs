@@ -156,8 +156,11 @@ impl Account {
     }
 }
 
+/// The content of a file. Names in it (of programs, of mount points) may be any bytes, and must not keep
+/// the rest from being read.
 fn read(file: &Path) -> Option<String> {
-    fs::read_to_string(file).ok()
+    let content = fs::read(file).ok()?;
+    Some(String::from_utf8_lossy(&content).into_owned())
 }
 
 /// A path of the system's, below the root.

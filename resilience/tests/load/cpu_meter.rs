@@ -257,6 +257,94 @@ fn r47_bare_machine_without_groups_of_its_own() {
     );
 }
 
+/// A program, a group and a mount point have names of any bytes, which are no text: what else is in the
+/// same files counts all the same.
+#[cfg(unix)]
+#[test]
+fn names_that_are_no_text_do_not_hide_the_rest() {
+    let tree = Tree::new(&[("sys/fs/cgroup/app/cpu.max", "150000 100000\n")]);
+    let write = |path: &str, content: &[u8]| {
+        tree.write(path, "");
+        fs::write(tree.0.join(path), content).unwrap();
+    };
+    write("proc/self/cgroup", b"1:name=\xff:/\xfe\n0::/app\n");
+    let disk = b"29 23 8:1 / /media/\xe9t\xe9 rw - ext4 /dev/sdb1 rw\n".as_slice();
+    write("proc/self/mountinfo", &[disk, UNIFIED.as_bytes()].concat());
+    write(
+        "proc/self/status",
+        b"Name:\t\xff\xfe\nCpus_allowed_list:\t0-3\n",
+    );
+    assert_eq!(tree.meter().limit(), 1.5);
+    // Without a quota the processors that it may run on, and without an account its own time.
+    tree.write("sys/fs/cgroup/app/cpu.max", "max 100000\n");
+    assert_eq!(tree.meter().limit(), 4.0);
+    let stat = |ticks: u64| {
+        [
+            b"7 (\xff) S 1 7 7 0 -1 4194304 1 0 0 0 ".as_slice(),
+            format!("{ticks} 0 0 0").as_bytes(),
+        ]
+        .concat()
+    };
+    write("proc/self/stat", &stat(0));
+    let (mut meter, start) = (tree.meter(), Instant::now());
+    assert_eq!(meter.usage_at(start), None);
+    write("proc/self/stat", &stat(200));
+    assert!(
+        meter
+            .usage_at(start + SECOND)
+            .is_some_and(|usage| (0.1..1.1).contains(&usage))
+    );
+}
+
+/// The account of a group that comes and goes, turns to garbage, and goes back: unknown while it is, and
+/// exact again once two readings of it follow each other.
+#[test]
+fn an_account_that_vanishes_or_lies_is_unknown_and_comes_back() {
+    let tree = Tree::new(&[
+        ("proc/self/cgroup", "0::/app\n"),
+        ("proc/self/mountinfo", UNIFIED),
+        ("proc/self/status", FOUR),
+        ("sys/fs/cgroup/app/cpu.stat", "usage_usec 0\n"),
+    ]);
+    let account = "sys/fs/cgroup/app/cpu.stat";
+    let mut meter = tree.meter();
+    let mut now = Instant::now();
+    let mut used = 1_000_000_000_u64;
+    meter.usage_at(now);
+    let garbage = [
+        "",
+        "usage_usec",
+        "usage_usec -1\n",
+        "usage_usec 1e9\n",
+        "usage_usec 99999999999999999999\n",
+        "\0\0\0",
+    ];
+    for round in 0..3 * garbage.len() {
+        now += SECOND;
+        match round % 3 {
+            0 => tree.write(account, garbage[round / 3]),
+            1 => fs::remove_file(tree.0.join(account)).unwrap(),
+            // Set back, as that of a new group with the old name is.
+            _ => tree.write(account, "usage_usec 5\n"),
+        }
+        let usage = meter.usage_at(now);
+        assert!(
+            usage.is_none_or(|usage| (0.0..=4.0).contains(&usage)),
+            "{usage:?}"
+        );
+        // Two seconds of each second, of four processors.
+        for reading in 0..3 {
+            now += SECOND;
+            used += 2_000_000;
+            tree.write(account, &format!("usage_usec {used}\n"));
+            let usage = meter.usage_at(now);
+            // The first of them may be the beginning, or compared with what lied.
+            assert!(reading < 2 || usage == Some(0.5), "{round}: {usage:?}");
+        }
+        used += 1_000_000_000;
+    }
+}
+
 /// Of several mounts that one counts which shows the own group; a group that none shows is looked
 /// for no further than the mount point.
 #[test]
