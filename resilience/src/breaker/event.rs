@@ -172,7 +172,11 @@ impl Listeners {
     pub(super) fn subscribe(&self) -> Events {
         let (sender, receiver) = crossbeam_channel::bounded(CAPACITY);
         let lost = Arc::new(AtomicU64::new(0));
-        self.subscribers.lock().push((sender, lost.clone()));
+        let mut subscribers = self.subscribers.lock();
+        // Otherwise those that have gone would stay until the next transition, which may never come.
+        subscribers.retain(|(_, lost)| Arc::strong_count(lost) > 1);
+        subscribers.push((sender, lost.clone()));
+        drop(subscribers);
         Events { receiver, lost }
     }
 
@@ -260,5 +264,22 @@ impl Delivery<'_> {
 impl Drop for Delivery<'_> {
     fn drop(&mut self) {
         self.0.outbox.lock().delivering = false;
+    }
+}
+
+#[cfg(all(test, not(wheelhouse_loom)))]
+mod tests {
+    use super::*;
+
+    /// On a breaker that never changes nobody is told anything, and who comes and goes must not stay.
+    #[test]
+    fn subscribers_that_have_gone_are_forgotten() {
+        let listeners = Listeners::default();
+        let stays = listeners.subscribe();
+        (0..1000).for_each(|_| drop(listeners.subscribe()));
+        assert!(listeners.subscribers.lock().len() <= 2);
+        drop(stays);
+        let _last = listeners.subscribe();
+        assert_eq!(listeners.subscribers.lock().len(), 1);
     }
 }
