@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use wheelhouse_wheel::Clock;
 
 use crate::clock::{TimeSource, nanos};
+use crate::contain::{contained, report};
 use crate::{Breaker, BreakerBuilder, BreakerStats, BuildError, ThrottleBuilder};
 
 /// Named breakers, made on demand and at most so many.
@@ -214,7 +215,9 @@ impl Registry {
         let mut entering = shared.entering.lock();
         let gone = shared.sweep(&mut entering, now);
         drop(entering);
-        gone.len()
+        let count = gone.len();
+        forget(gone);
+        count
     }
 
     /// The names and figures of all breakers, in no order. Takes the lock of each shard in turn.
@@ -472,7 +475,7 @@ impl Shared {
         };
         self.breakers.insert(key, entry);
         drop(entering);
-        drop(gone);
+        forget(gone);
         breaker
     }
 
@@ -541,6 +544,17 @@ impl Shared {
             .collect();
         ranks.sort_unstable_by_key(|(_, rank)| *rank);
         ranks
+    }
+}
+
+/// Drops breakers that have left, outside every lock. With them go policies of the user's, whose drop may
+/// panic: whoever asked for another name has no part in that, and the other breakers go all the same.
+fn forget(gone: Vec<Entry>) {
+    for entry in gone {
+        let name = entry.breaker.shared_name();
+        if contained(|| drop(entry)).is_none() {
+            report("policy of a breaker that left", &name);
+        }
     }
 }
 

@@ -210,6 +210,11 @@ impl Breaker {
         &self.core
     }
 
+    /// The same, to outlive it.
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.core.shared_name()
+    }
+
     /// Whether anybody else has a handle on it, a permit included.
     pub(crate) fn is_held(&self) -> bool {
         Arc::strong_count(&self.core) > 1

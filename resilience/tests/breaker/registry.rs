@@ -231,6 +231,42 @@ fn the_bound_holds_when_all_are_in_use() {
     assert!(registry.peek("3").is_some() && registry.peek("4").is_some());
 }
 
+/// A flood of names that each come once, as hosts that an attacker chooses: the bound holds, and breakers
+/// that are open or in use outlast it.
+#[test]
+fn a_flood_of_names_displaces_nothing_that_matters() {
+    let registry = Registry::builder().max_names(128).build().unwrap();
+    let open: Vec<String> = (0..30).map(|name| format!("open {name}")).collect();
+    let held: Vec<String> = (0..30).map(|name| format!("held {name}")).collect();
+    open.iter().for_each(|name| registry.get(name).force_open());
+    let permits: Vec<_> = held
+        .iter()
+        .map(|name| registry.get(name).try_acquire_owned().unwrap())
+        .collect();
+    for name in 0..100_000 {
+        registry
+            .get(&name.to_string())
+            .try_acquire()
+            .unwrap()
+            .success();
+        if name % 1000 == 0 {
+            assert!(registry.len() <= 128);
+        }
+    }
+    for name in &open {
+        assert_eq!(registry.peek(name).unwrap().state(), State::ForcedOpen);
+    }
+    for (name, permit) in held.iter().zip(permits) {
+        permit.success();
+        assert_eq!(registry.peek(name).unwrap().stats().successes, 1);
+    }
+    let stats = registry.stats();
+    assert_eq!(
+        stats.made - stats.displaced - stats.idle,
+        stats.names as u64
+    );
+}
+
 #[test]
 fn refuses_what_makes_no_sense() {
     let refused = Registry::builder().max_names(0).build().unwrap_err();
