@@ -503,6 +503,60 @@ fn a_clock_that_steps_back_changes_nothing() {
     assert_eq!(bench.shedder.stats().in_flight, 0);
 }
 
+/// Whatever it was like before, and however long nobody came: the first request after a silence is let in,
+/// and of a burst as many as the average is slow to see.
+#[test]
+fn after_a_silence_the_first_is_let_in_and_a_burst_begins_anew() {
+    let priorities = [
+        Priority::Low,
+        Priority::Normal,
+        Priority::High,
+        Priority::Critical,
+    ];
+    for silence in [
+        MILLI,
+        249 * MILLI,
+        SECOND,
+        5 * SECOND,
+        3600 * SECOND,
+        1_000_000 * SECOND,
+    ] {
+        for usage in [
+            Some(0.0),
+            Some(1.0),
+            Some(f64::INFINITY),
+            Some(-1.0),
+            Some(f64::NAN),
+            None,
+        ] {
+            for priority in priorities {
+                let bench = Bench::new();
+                bench.overloaded();
+                let held = fill(&bench, MILLI);
+                // Higher ones ask as well, and reserve what there is.
+                for _ in 0..50 {
+                    for other in priorities {
+                        drop(bench.shedder.try_acquire(other));
+                    }
+                }
+                drop(held);
+                *bench.usage.lock().unwrap() = usage;
+                bench.clock.advance(silence);
+                let first = bench.shedder.try_acquire(priority);
+                assert!(first.is_ok(), "{silence:?}, {usage:?}: {first:?}");
+                let burst = (0..100).filter_map(|_| bench.shedder.try_acquire(priority).ok());
+                let burst: Vec<_> = burst.collect();
+                let stats = bench.shedder.stats();
+                assert!(
+                    stats.cpu.is_finite() && stats.max_in_flight >= 0.1,
+                    "{stats:?}"
+                );
+                assert_eq!(stats.in_flight, 1 + burst.len() as u64);
+            }
+        }
+    }
+}
+
 /// Many threads find a sample due at once, and one takes it.
 #[test]
 fn one_call_takes_the_sample() {
