@@ -47,6 +47,7 @@ impl Arming {
         if self.state.swap(AGAIN, Ordering::AcqRel) != IDLE {
             return;
         }
+        let setting = Setting(self);
         loop {
             self.state.swap(BUSY, Ordering::AcqRel);
             let due = due();
@@ -58,9 +59,23 @@ impl Arming {
                 .state
                 .compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire);
             if done.is_ok() {
+                std::mem::forget(setting);
                 return;
             }
         }
+    }
+}
+
+/// Somebody sets the timer. If that unwinds, since a user's clock panicked, nothing is set, and the next
+/// change sets it.
+struct Setting<'a>(&'a Arming);
+
+impl Drop for Setting<'_> {
+    fn drop(&mut self) {
+        // Relaxed: passed on by the state.
+        self.0.due.store(NEVER, Ordering::Relaxed);
+        // Release: pairs with the swap of the next.
+        self.0.state.store(IDLE, Ordering::Release);
     }
 }
 
@@ -83,6 +98,16 @@ mod tests {
         arming.fired();
         arm(9);
         assert_eq!(*set.borrow(), [7, 9, 9]);
+    }
+
+    #[test]
+    fn a_panic_while_the_timer_is_set_leaves_it_to_the_next() {
+        let arming = Arming::idle();
+        let panics = || arming.arm(|| 7, |_| std::panic::resume_unwind(Box::new("a clock")));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        let set = std::cell::Cell::new(0);
+        arming.arm(|| 7, |at| set.set(at));
+        assert_eq!(set.get(), 7);
     }
 
     /// What changes while the timer is being set is looked at before the one that sets it goes.

@@ -306,9 +306,10 @@ impl Core {
 
     /// Any mode in which calls may go unless there are too many.
     fn admit_closed(&self, word: Word, capped: bool) -> Result<Ticket, Rejected> {
-        self.take_place(capped)?;
+        // Before the place is taken, which would stay so if the clock, a user's perhaps, panicked.
         let timed = self.settings.slow_after != NEVER;
         let mark = if timed { self.clock.nanos() } else { 0 };
+        self.take_place(capped)?;
         Ok(Ticket::new(word, mark))
     }
 

@@ -8,7 +8,9 @@
 //! - I2: a lease is in the list from its probe's admission until the first of: its verdict, its
 //!   permit's drop, its expiry, the end of the half-open time. Whoever takes it out of the list counts
 //!   it, so it counts once; a verdict that does not find its lease is stale.
-//! - I3: at most `max_probes` leases are in the list, and never more than the closing rule needs.
+//! - I3: at most `max_probes` leases are in the list, and never more than the closing rule needs. A probe
+//!   that has ended, and that a rule of the user's has yet to be asked about, counts as one: so a rule
+//!   that takes its time has no more than that before it.
 //! - I4: no code of the user's runs under the lock: not a hook, a clock, a policy, nor a closing rule.
 //!   A closing rule of the user's is asked afterwards, about each probe in turn, by one thread at a
 //!   time; what it says holds if the breaker is still in the same generation.
@@ -174,7 +176,7 @@ impl Core {
     fn lease(&self, gate: &mut Locked<'_>, word: Word, now: u64) -> Result<Ticket, Rejected> {
         let settings = &self.settings;
         let half_open = gate.half_open();
-        let held = half_open.leases.len() as u64;
+        let held = (half_open.leases.len() + half_open.undecided.len()) as u64;
         let settled = half_open.probes.settled();
         let wanted = u64::from(settings.closing.most().saturating_sub(settled));
         if held >= u64::from(settings.max_probes).min(wanted.max(1)) {
@@ -203,7 +205,10 @@ impl Core {
 
     #[cold]
     pub(super) fn settle_probe(&self, ticket: Ticket, verdict: Verdict) -> Settled {
+        // The clock may be a user's, and panic: the probe is then as one that was dropped.
+        let unsettled = OnUnwind(|| self.return_lease(ticket));
         let now = self.clock.nanos();
+        std::mem::forget(unsettled);
         if self.settings.closing.is_users() {
             self.tick_at(now);
         }
@@ -393,5 +398,14 @@ impl Core {
         if let Some(armed) = self.armed() {
             armed.arm(self);
         }
+    }
+}
+
+/// Does what it is given when a panic unwinds past it; forgotten otherwise.
+struct OnUnwind<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnUnwind<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }

@@ -9,7 +9,10 @@ use super::{Breaker, Settled, Verdict};
 /// A call that was let through, borrowed from its [`Breaker`]. Costs nothing to make.
 ///
 /// It settles exactly once. Dropped without a verdict, it is cancelled, which counts as ignored
-/// unless the breaker was built otherwise; dropped while a panic unwinds, it is a failure.
+/// unless the breaker was built otherwise; dropped while a panic unwinds, it is a failure. Forgotten, with
+/// [`mem::forget`](std::mem::forget) say, it never ends: a probe's lease runs out, a place of
+/// [`max_in_flight`](super::BreakerBuilder::max_in_flight) is lost, and an adaptive throttle takes it for a
+/// call that hangs.
 ///
 /// ```
 /// use wheelhouse_resilience::Breaker;

@@ -7,6 +7,7 @@ mod clocks;
 mod common;
 mod faults;
 mod half_open;
+mod hostile;
 mod model;
 mod registry;
 mod throttle;
