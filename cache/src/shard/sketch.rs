@@ -98,7 +98,7 @@ impl Sketch {
         let mixed = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(32);
         if self.by_line {
             // Two words of the line are a row's.
-            let line = ((mixed >> 32) * self.lines.len() as u64 >> 32) as usize;
+            let line = (((mixed >> 32) * self.lines.len() as u64) >> 32) as usize;
             return [0, 1, 2, 3].map(|row| {
                 let bits = mixed >> (row * 5);
                 (

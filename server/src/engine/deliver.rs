@@ -105,6 +105,11 @@ impl Inner {
         }
         record.attempts += 1;
         record.firing = true;
+        if record.attempts == 1 {
+            let late = later(now, Duration::ZERO).saturating_sub(record.due_ms);
+            let lateness = &self.counts.lateness;
+            lateness.record(u64::try_from(late).unwrap_or(0));
+        }
         self.tell(key, EventKind::Firing(record.attempts));
         let (key, attempt, payload) = (key.clone(), record.attempts, Arc::clone(&record.payload));
         match &record.target {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | store.rs | records by key, in order |
 //! | deliver.rs | from a timer to a settled attempt |
+//! | saved.rs | tasks that outlive an engine |
+//! | lateness.rs | how late attempts begin |
 //! | event.rs | what happens, as it happens |
 //! | ending.rs | who is told when a task ends |
 //! | topics.rs | where due tasks go: topics |
@@ -24,7 +26,9 @@ mod builder;
 mod deliver;
 mod ending;
 mod event;
+mod lateness;
 mod letters;
+mod saved;
 mod store;
 mod topics;
 mod webhooks;
@@ -49,7 +53,9 @@ use crate::task::{Due, Key, Schedule, Target, Task, TaskError};
 pub use builder::{BuildError, Builder};
 pub use ending::Ending;
 pub use event::{Event, EventKind, Lagged, Watch};
+pub use lateness::{LATENESS_BOUNDS_MS, Lateness};
 pub use letters::{DeadLetter, Requeue};
+pub use saved::Saved;
 pub use topics::{InProcess, Message, PublishError, Publishing, Subscription, Topics};
 pub use webhooks::{Admission, Delivery, Hold, SendError, Sending, Webhooks};
 
@@ -145,6 +151,8 @@ pub struct Stats {
     pub dead_letters: usize,
     /// Tasks taken in, those that replaced others included.
     pub taken_in: u64,
+    /// Those of them that replaced others.
+    pub replaced: u64,
     /// Tasks cancelled.
     pub cancelled: u64,
     /// Attempts that delivered.
@@ -198,6 +206,8 @@ struct Counts {
     dead: AtomicU64,
     held: AtomicU64,
     letters: AtomicU64,
+    replaced: AtomicU64,
+    lateness: lateness::Recorder,
 }
 
 impl Engine {
@@ -289,13 +299,7 @@ impl Engine {
         replaces: bool,
     ) -> Result<Option<Put>, Refused> {
         let inner = &*self.inner;
-        if let (Target::Http(_), None) = (&task.target, &inner.webhooks) {
-            return Err(Refused::Task(TaskError::Field {
-                field: "target.http",
-                value: "said".to_owned(),
-                allowed: "topics: this server delivers to no other targets".to_owned(),
-            }));
-        }
+        inner.check_target(&task.target)?;
         let now = inner.clock.system_now();
         let (due_ms, delay, repeat) = first_due(task.schedule, now)?;
         let mut shard = inner.store.lock(&key);
@@ -323,6 +327,9 @@ impl Engine {
         };
         shard.insert(key.clone(), record);
         inner.counts.taken_in.fetch_add(1, Ordering::Relaxed);
+        if old.is_some() {
+            inner.counts.replaced.fetch_add(1, Ordering::Relaxed);
+        }
         let (put, kind) = match old {
             Some(_) => (Put::Replaced, EventKind::Replaced),
             None => (Put::Created, EventKind::Created),
@@ -438,6 +445,7 @@ impl Engine {
             pending: counts.pending.load(Ordering::Relaxed),
             dead_letters: dead.lock().len(),
             taken_in: counts.taken_in.load(Ordering::Relaxed),
+            replaced: counts.replaced.load(Ordering::Relaxed),
             cancelled: counts.cancelled.load(Ordering::Relaxed),
             delivered: counts.delivered.load(Ordering::Relaxed),
             failed: counts.failed.load(Ordering::Relaxed),
@@ -450,6 +458,18 @@ impl Engine {
     #[cfg(any(feature = "grpc", feature = "http"))]
     pub(crate) fn stopping(&self) -> &CancellationToken {
         &self.inner.stopping
+    }
+
+    /// How late first attempts began.
+    #[must_use]
+    pub fn lateness(&self) -> Lateness {
+        self.inner.counts.lateness.read()
+    }
+
+    /// What the engine's wheel holds and has done; its name is `tasks`.
+    #[must_use]
+    pub fn wheel_stats(&self) -> wheelhouse_wheel::Stats {
+        self.inner.wheel().stats()
     }
 
     /// Takes nothing more in, begins no attempt, and waits for those under way: no longer than one
@@ -495,6 +515,17 @@ impl Inner {
 
     fn disarm(&self, generation: u64) {
         let _ = self.wheel().remove_timer(generation);
+    }
+
+    fn check_target(&self, target: &Target) -> Result<(), TaskError> {
+        match (target, &self.webhooks) {
+            (Target::Http(_), None) => Err(TaskError::Field {
+                field: "target.http",
+                value: "said".to_owned(),
+                allowed: "topics: this server delivers to no other targets".to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn reserve(&self) -> Result<(), Refused> {

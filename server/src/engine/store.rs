@@ -67,6 +67,19 @@ impl Store {
         self.shards[(hash % SHARDS as u64) as usize].lock()
     }
 
+    pub(super) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// What `view` makes of the records of one shard, in the order of their keys.
+    pub(super) fn view_shard<T>(&self, shard: usize, view: impl Fn(&Key, &Record) -> T) -> Vec<T> {
+        let shard = self.shards[shard].lock();
+        shard
+            .iter()
+            .map(|(key, record)| view(key, record))
+            .collect()
+    }
+
     /// Returns when every critical section that had begun has ended.
     pub(super) fn wait_for_holders(&self) {
         for shard in &self.shards {

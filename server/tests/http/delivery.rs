@@ -269,7 +269,7 @@ async fn a_breaker_opens_on_a_target_that_is_down_and_lets_it_back() {
     for n in 0..TASKS {
         put(&engine, &format!("k{n}"), &to(&target.url("/"), rest));
     }
-    let stats = || targets.breakers().first().map(|(_, stats)| stats.clone());
+    let stats = || targets.breakers().first().map(|(_, stats)| *stats);
     until("it opens", || stats().is_some_and(|it| it.transitions > 0)).await;
     // It is let back after a second, and nothing has died: what was put off used up no attempt.
     up.store(true, Ordering::Relaxed);
