@@ -280,7 +280,8 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`TakeError::Recursive`] in the load of the same key, [`TakeError::Closed`] when the cache is.
+    /// [`TakeError::Recursive`] in the load of the same key, [`TakeError::Closed`] when the cache is, and
+    /// [`TakeError::Other`] when it waited for a [`try_take`](Self::try_take) that failed.
     ///
     /// # Panics
     /// When `load` does, on the thread that ran it only.
