@@ -23,9 +23,9 @@ use crate::{
 /// its key up and stores it if it is not there. The virtual clock moves 1 ms per request. The output
 /// is one line, or one object with --json:
 ///
-///   requests=914145 hits=300122 hit_ratio=32.831% largest=1000
+///   requests=914145 hits=300122 hit_ratio=32.831% max_len=1000
 ///
-/// largest is the largest number of entries seen at any time. With --optimum it also has the hits
+/// max_len is the largest number of entries seen at any time. With --optimum it also has the hits
 /// of Belady's policy, which knows the future, for a cache without expiry.
 ///
 ///   seq 1 1011 | wheelhouse sim cache --capacity 500 --policy lru
@@ -72,7 +72,7 @@ struct Report {
     hits: u64,
     /// In percent, with three decimals.
     hit_ratio: f64,
-    largest: u64,
+    max_len: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     optimum_hits: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<ExitCode, Failure> {
         requests,
         hits: played.hits,
         hit_ratio: percent(played.hits, requests),
-        largest: played.largest,
+        max_len: played.max_len,
         optimum_hits,
         optimum_hit_ratio: optimum_hits.map(|hits| percent(hits, requests)),
     };
@@ -110,11 +110,11 @@ fn text(report: &Report) -> String {
         requests,
         hits,
         hit_ratio,
-        largest,
+        max_len,
         ..
     } = report;
     let mut line =
-        format!("requests={requests} hits={hits} hit_ratio={hit_ratio:.3}% largest={largest}");
+        format!("requests={requests} hits={hits} hit_ratio={hit_ratio:.3}% max_len={max_len}");
     if let (Some(hits), Some(ratio)) = (report.optimum_hits, report.optimum_hit_ratio) {
         line.push_str(&format!(
             " optimum_hits={hits} optimum_hit_ratio={ratio:.3}%"

@@ -25,7 +25,7 @@ const AHEAD: usize = 8;
 pub(super) struct Played {
     pub(super) hits: u64,
     /// The largest number of entries seen.
-    pub(super) largest: u64,
+    pub(super) max_len: u64,
 }
 
 /// The virtual time: the number of requests so far, in milliseconds.
@@ -82,7 +82,7 @@ pub(super) fn play(args: &CacheArgs, keys: &[u32]) -> Result<Played, Failure> {
             if cache.get(&key).is_some() {
                 played.hits += 1;
             } else if cache.set(key, ()).is_ok() {
-                played.largest = played.largest.max(cache.weight());
+                played.max_len = played.max_len.max(cache.weight());
             }
         }
         places[first].store(usize::MAX, Ordering::Relaxed);
@@ -108,7 +108,7 @@ pub(super) fn play(args: &CacheArgs, keys: &[u32]) -> Result<Played, Failure> {
         .into_iter()
         .fold(Played::default(), |sum, part| Played {
             hits: sum.hits + part.hits,
-            largest: sum.largest.max(part.largest),
+            max_len: sum.max_len.max(part.max_len),
         }))
 }
 
