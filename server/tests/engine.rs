@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wheelhouse_server::engine::{
-    Cancelled, Ending, Engine, EventKind, InProcess, Left, Message, PublishError, Publishing, Put,
-    Refused, Topics, Watch,
+    Cancelled, Ending, Engine, EventKind, InProcess, LATENESS_BOUNDS_MS, Left, Message,
+    PublishError, Publishing, Put, Refused, Saved, Topics, Watch,
 };
 use wheelhouse_server::task::{Due, Key, Task, TaskError};
 use wheelhouse_wheel::ManualClock;
@@ -324,6 +324,136 @@ async fn who_asks_is_told_once_how_a_task_ended() {
     let late = engine.put_and_tell(key("e"), task(hour), ask("nobody"));
     assert_eq!(late, Err(Refused::Stopping));
     assert!(told.try_recv().is_err());
+}
+
+fn all_saved(engine: &Engine) -> Vec<Saved> {
+    let mut all = Vec::new();
+    let saved = engine.save(|task| {
+        all.push(task);
+        Ok::<_, ()>(())
+    });
+    assert_eq!(saved, Ok(()));
+    all.sort_by_key(|task| task.key.clone());
+    all
+}
+
+#[tokio::test]
+async fn what_is_saved_goes_on_in_another_engine() {
+    let clock = ManualClock::new();
+    let failing = Failing {
+        left: AtomicU32::new(1),
+    };
+    let first = engine(failing, &clock);
+    let mut watch = first.watch();
+    for (name, json) in [
+        (
+            "failed",
+            r#"{"delay":"1s","target":{"topic":"t"},"payload":[1]}"#,
+        ),
+        ("late", r#"{"delay":"5s","target":{"topic":"t"}}"#),
+        (
+            "stale",
+            r#"{"delay":"5s","target":{"topic":"t"},"ttl":"1s"}"#,
+        ),
+        ("every", r#"{"every":"20s","target":{"topic":"t"}}"#),
+        (
+            "cron",
+            r#"{"cron":"0 0 * * *","tz":"Europe/Berlin","target":{"topic":"t"}}"#,
+        ),
+    ] {
+        first.put(key(name), task(json)).unwrap();
+    }
+    clock.advance(SECOND + Duration::from_millis(2));
+    while !matches!(next(&mut watch).await.1, EventKind::Retrying(1, ..)) {}
+    assert_eq!(first.stop().await.pending, 5);
+
+    let saved = all_saved(&first);
+    clock.advance(9 * SECOND);
+    let topics = InProcess::new();
+    let mut heard = topics.subscribe("t");
+    let second = engine(topics, &clock);
+    let mut watch = second.watch();
+    for task in saved.clone() {
+        second.restore(task).unwrap();
+    }
+    // All of it, to the last field.
+    let again = all_saved(&second);
+    assert_eq!(format!("{again:?}"), format!("{saved:?}"));
+    assert_eq!((second.stats().pending, second.stats().taken_in), (5, 5));
+
+    // What came due meanwhile is late, or too late; attempts go on counting.
+    clock.advance(Duration::from_millis(2));
+    let mut came = Vec::new();
+    for _ in 0..2 {
+        let message = heard.receive().await.unwrap();
+        came.push((message.key.to_string(), message.attempt));
+    }
+    came.sort();
+    assert_eq!(came, [("failed".to_owned(), 2), ("late".to_owned(), 1)]);
+    while !matches!(next(&mut watch).await, (key, EventKind::Dead(_)) if key == "stale") {}
+    // On the grid that it had before.
+    clock.advance(10 * SECOND);
+    assert_eq!(&*heard.receive().await.unwrap().key, "every");
+    assert_eq!(second.stop().await.pending, 2);
+    assert_eq!(second.restore(saved[0].clone()), Err(Refused::Stopping));
+}
+
+#[tokio::test]
+async fn an_error_ends_a_save() {
+    let clock = ManualClock::new();
+    let engine = engine(InProcess::new(), &clock);
+    for name in ["a", "b", "c"] {
+        let hour = task(r#"{"delay":"1h","target":{"topic":"t"}}"#);
+        engine.put(key(name), hour).unwrap();
+    }
+    let mut seen = 0;
+    let saved = engine.save(|_| {
+        seen += 1;
+        if seen == 2 { Err("full") } else { Ok(()) }
+    });
+    assert_eq!((saved, seen), (Err("full"), 2));
+}
+
+/// Who waits for the end of the one that was there is not left waiting for the other's.
+#[tokio::test]
+async fn a_restored_task_replaces_as_any_other_does() {
+    let clock = ManualClock::new();
+    let engine = engine(InProcess::new(), &clock);
+    let hour = || task(r#"{"delay":"1h","target":{"topic":"t"}}"#);
+    engine.put(key("a"), hour()).unwrap();
+    let saved = all_saved(&engine).remove(0);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let asked = engine.put_and_tell(key("a"), hour(), move |end| tell.send(end).unwrap());
+    assert_eq!(asked.unwrap(), Put::Replaced);
+
+    let mut watch = engine.watch();
+    assert_eq!(engine.restore(saved), Ok(Put::Replaced));
+    assert_eq!(told.try_recv(), Ok(Ending::Replaced));
+    assert_eq!(next(&mut watch).await.1, EventKind::Replaced);
+    let stats = engine.stats();
+    assert_eq!((stats.pending, stats.taken_in, stats.replaced), (1, 3, 2));
+}
+
+#[tokio::test]
+async fn only_first_attempts_count_as_late() {
+    let clock = ManualClock::new();
+    let failing = Failing {
+        left: AtomicU32::new(1),
+    };
+    let engine = engine(failing, &clock);
+    let mut watch = engine.watch();
+    let soon = task(r#"{"delay":"5ms","target":{"topic":"t"},"retry":{"base":"1s","max":"1s"}}"#);
+    engine.put(key("a"), soon).unwrap();
+    clock.advance(Duration::from_millis(12));
+    while !matches!(next(&mut watch).await.1, EventKind::Retrying(..)) {}
+    clock.advance(2 * SECOND);
+    while next(&mut watch).await.1 != EventKind::Delivered(2) {}
+    let lateness = engine.lateness();
+    let seven = LATENESS_BOUNDS_MS.iter().position(|bound| *bound == 10);
+    assert_eq!(lateness.buckets[seven.unwrap()], 1, "{lateness:?}");
+    assert_eq!(lateness.buckets.iter().sum::<u64>(), 1);
+    assert_eq!(lateness.sum_ms, 7);
+    assert_eq!(engine.wheel_stats().fired, 2);
 }
 
 #[tokio::test]

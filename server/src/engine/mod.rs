@@ -60,7 +60,7 @@ pub use topics::{InProcess, Message, PublishError, Publishing, Subscription, Top
 pub use webhooks::{Admission, Delivery, Hold, SendError, Sending, Webhooks};
 
 use ending::Endings;
-use store::{Record, Repeat, Store};
+use store::{NEVER_ARMED, Record, Repeat, Store};
 
 /// Entries that a page of [`Engine::list`] has at most.
 pub const MAX_PAGE: usize = 1_000;
@@ -298,10 +298,33 @@ impl Engine {
         ended: Option<ending::Tell>,
         replaces: bool,
     ) -> Result<Option<Put>, Refused> {
+        let (due_ms, delay) = first_due(&task.schedule, self.inner.clock.system_now())?;
+        let record = Record {
+            generation: NEVER_ARMED,
+            due_ms,
+            next_ms: due_ms,
+            target: task.target,
+            payload: task.payload.into(),
+            repeat: Repeat::of(task.schedule),
+            ttl: task.ttl,
+            retry: task.retry,
+            attempts: 0,
+            firing: false,
+        };
+        self.enter(key, record, delay, ended, replaces)
+    }
+
+    /// Stores a record and arms its timer.
+    fn enter(
+        &self,
+        key: Key,
+        mut record: Record,
+        delay: Duration,
+        ended: Option<ending::Tell>,
+        replaces: bool,
+    ) -> Result<Option<Put>, Refused> {
         let inner = &*self.inner;
-        inner.check_target(&task.target)?;
-        let now = inner.clock.system_now();
-        let (due_ms, delay, repeat) = first_due(task.schedule, now)?;
+        inner.check_target(&record.target)?;
         let mut shard = inner.store.lock(&key);
         if inner.stopping.is_cancelled() {
             return Err(Refused::Stopping);
@@ -312,26 +335,14 @@ impl Engine {
             Some(generation) => inner.disarm(generation),
             None => inner.reserve()?,
         }
-        let generation = inner.arm(&key, delay);
-        let record = Record {
-            generation,
-            due_ms,
-            next_ms: due_ms,
-            target: task.target,
-            payload: task.payload.into(),
-            repeat,
-            ttl: task.ttl,
-            retry: task.retry,
-            attempts: 0,
-            firing: false,
-        };
+        record.generation = inner.arm(&key, delay);
         shard.insert(key.clone(), record);
         inner.counts.taken_in.fetch_add(1, Ordering::Relaxed);
-        if old.is_some() {
-            inner.counts.replaced.fetch_add(1, Ordering::Relaxed);
-        }
         let (put, kind) = match old {
-            Some(_) => (Put::Replaced, EventKind::Replaced),
+            Some(_) => {
+                inner.counts.replaced.fetch_add(1, Ordering::Relaxed);
+                (Put::Replaced, EventKind::Replaced)
+            }
             None => (Put::Created, EventKind::Created),
         };
         inner.tell(&key, kind);
@@ -466,7 +477,7 @@ impl Engine {
         self.inner.counts.lateness.read()
     }
 
-    /// What the engine's wheel holds and has done; its name is `tasks`.
+    /// What the engine's wheel holds and has done.
     #[must_use]
     pub fn wheel_stats(&self) -> wheelhouse_wheel::Stats {
         self.inner.wheel().stats()
@@ -556,15 +567,11 @@ fn status(record: &Record) -> Status {
     }
 }
 
-/// When a task is due first, how long that is from now, and how it goes on.
-fn first_due(
-    schedule: Schedule,
-    now: SystemTime,
-) -> Result<(i64, Duration, Option<Box<Repeat>>), TaskError> {
-    let (delay, repeat) = match schedule {
-        Schedule::Delay(delay) => (delay, None),
-        Schedule::At(at) => (until(at, now), None),
-        Schedule::Every(period) => (period, Some(Box::new(Repeat::Every(period)))),
+/// When a task is due first, and how long that is from now.
+fn first_due(schedule: &Schedule, now: SystemTime) -> Result<(i64, Duration), TaskError> {
+    let delay = match schedule {
+        Schedule::Delay(delay) | Schedule::Every(delay) => *delay,
+        Schedule::At(at) => until(*at, now),
         Schedule::Cron(cron) => {
             let Some(next) = cron.next_after_system(now) else {
                 return Err(TaskError::Field {
@@ -573,11 +580,10 @@ fn first_due(
                     allowed: "expressions that come within a hundred years".to_owned(),
                 });
             };
-            let delay = next.duration_since(now).unwrap_or_default();
-            (delay, Some(Box::new(Repeat::Cron(*cron))))
+            next.duration_since(now).unwrap_or_default()
         }
     };
-    Ok((later(now, delay), delay, repeat))
+    Ok((later(now, delay), delay))
 }
 
 fn until(at: Timestamp, now: SystemTime) -> Duration {

@@ -1,14 +1,13 @@
 //! Tasks taken out of an engine that has stopped, and into one that starts.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use wheelhouse_wheel::cron::Timestamp;
 
-use super::event::EventKind;
-use super::store::{Record, Repeat};
-use super::{Engine, Refused, timestamp, until};
+use super::store::{NEVER_ARMED, Record, Repeat};
+use super::{Engine, Put, Refused, timestamp, until};
 use crate::task::{Key, RetryPolicy, Schedule, Target, Task};
 
 /// A task that is pending, with what has become of it so far.
@@ -26,7 +25,7 @@ pub struct Saved {
     /// How often a delivery is tried.
     pub retry: RetryPolicy,
     /// How long after it was due it may still be delivered.
-    pub ttl: Option<std::time::Duration>,
+    pub ttl: Option<Duration>,
     /// When it is due by its schedule.
     pub due: Timestamp,
     /// When its next attempt is.
@@ -74,39 +73,23 @@ impl Engine {
     ///
     /// # Errors
     /// As those of [`put`](Self::put).
-    pub fn restore(&self, saved: Saved) -> Result<(), Refused> {
-        let inner = &*self.inner;
-        inner.check_target(&saved.target)?;
-        let repeat = match saved.schedule {
-            Schedule::Delay(_) | Schedule::At(_) => None,
-            Schedule::Every(period) => Some(Box::new(Repeat::Every(period))),
-            Schedule::Cron(cron) => Some(Box::new(Repeat::Cron(*cron))),
-        };
-        let now = inner.clock.system_now();
-        let mut shard = inner.store.lock(&saved.key);
-        if inner.stopping.is_cancelled() {
-            return Err(Refused::Stopping);
-        }
-        match shard.get(&*saved.key).map(|record| record.generation) {
-            Some(generation) => inner.disarm(generation),
-            None => inner.reserve()?,
-        }
+    pub fn restore(&self, saved: Saved) -> Result<Put, Refused> {
         let record = Record {
-            generation: inner.arm(&saved.key, until(saved.next, now)),
+            generation: NEVER_ARMED,
             due_ms: saved.due.as_millisecond(),
             next_ms: saved.next.as_millisecond(),
             target: saved.target,
             payload: saved.payload,
-            repeat,
+            repeat: Repeat::of(saved.schedule),
             ttl: saved.ttl,
             retry: saved.retry,
             attempts: saved.attempts,
             firing: false,
         };
-        shard.insert(saved.key.clone(), record);
-        inner.counts.taken_in.fetch_add(1, Ordering::Relaxed);
-        inner.tell(&saved.key, EventKind::Created);
-        Ok(())
+        let delay = until(saved.next, self.inner.clock.system_now());
+        let put = self.enter(saved.key, record, delay, None, true)?;
+        // Nothing keeps it from replacing what is there.
+        Ok(put.unwrap_or(Put::Replaced))
     }
 }
 

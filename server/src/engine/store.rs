@@ -16,10 +16,13 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use wheelhouse_wheel::cron::Cron;
 
-use crate::task::{Key, RetryPolicy, Target};
+use crate::task::{Key, RetryPolicy, Schedule, Target};
 
 /// Enough that threads on a few cores seldom meet, few enough that a page is cheap to gather.
 const SHARDS: usize = 16;
+
+/// The generation of a record that has had no timer yet.
+pub(super) const NEVER_ARMED: u64 = u64::MAX;
 
 pub(super) type Shard = BTreeMap<Key, Record>;
 
@@ -45,6 +48,17 @@ pub(super) struct Record {
 pub(super) enum Repeat {
     Every(Duration),
     Cron(Cron),
+}
+
+impl Repeat {
+    /// How a task goes on after it was due; `None` when it does not.
+    pub(super) fn of(schedule: Schedule) -> Option<Box<Self>> {
+        match schedule {
+            Schedule::Delay(_) | Schedule::At(_) => None,
+            Schedule::Every(period) => Some(Box::new(Repeat::Every(period))),
+            Schedule::Cron(cron) => Some(Box::new(Repeat::Cron(*cron))),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -64,7 +64,9 @@ fn wrong(document: &Value, schema: &Value, value: &Value) -> Option<String> {
             "maximum" => value.as_f64().is_none_or(|it| it <= rule.as_f64().unwrap()),
             "minLength" => length(value).is_none_or(|it| it >= rule.as_u64().unwrap()),
             "maxLength" => length(value).is_none_or(|it| it <= rule.as_u64().unwrap()),
-            "maxProperties" => value.as_object().is_none_or(|it| it.len() <= 32),
+            "maxProperties" => value
+                .as_object()
+                .is_none_or(|it| it.len() as u64 <= rule.as_u64().unwrap()),
             "pattern" => value
                 .as_str()
                 .is_none_or(|it| matches(rule.as_str().unwrap(), it)),
