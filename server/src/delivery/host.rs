@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wheelhouse_cache::Cache;
-use wheelhouse_resilience::{Breaker, BreakerStats, Bulkhead, OwnedPermit, Registry, bulkhead};
+use wheelhouse_resilience::{
+    Breaker, BreakerStats, Bulkhead, OwnedPermit, Reason, Registry, Rejected, bulkhead,
+};
 
 use super::{BuildError, IDLE, ORIGINS};
 use crate::engine::Hold;
@@ -22,7 +24,7 @@ const SHORTEST: Duration = Duration::from_micros(200);
 const LONGEST: Duration = Duration::from_millis(20);
 /// How far away a slot is at most.
 const FURTHEST: Duration = Duration::from_secs(60);
-/// How long a breaker is left alone that does not say when to come again.
+/// How long a breaker is left alone that cannot say when to come again.
 const UNKNOWN: Duration = Duration::from_secs(1);
 /// The weight of the last call in the mean of how long calls take.
 const WEIGHT: f64 = 0.1;
@@ -93,15 +95,23 @@ impl Hosts {
                 permit,
                 _place: place,
             }),
-            Err(rejected) => {
-                let from = rejected.retry_after().unwrap_or(UNKNOWN);
-                Err(host.hold(from, self.per_origin))
-            }
+            Err(rejected) => Err(host.hold(rest(&rejected), self.per_origin)),
         }
     }
 
     pub(super) fn breakers(&self) -> Vec<(Arc<str>, BreakerStats)> {
         self.breakers.all()
+    }
+}
+
+/// How long there is no use in asking again. While a probe is under way the breaker knows only when it
+/// is given up, which may be long after it has succeeded.
+fn rest(rejected: &Rejected) -> Duration {
+    match (rejected.reason(), rejected.retry_after()) {
+        // The next may be let through.
+        (Reason::Ramp, _) => Duration::ZERO,
+        (Reason::Open | Reason::ProbeInterval, Some(rest)) => rest,
+        (_, rest) => rest.map_or(UNKNOWN, |rest| rest.min(UNKNOWN)),
     }
 }
 
@@ -172,7 +182,35 @@ impl Drop for Started {
 
 #[cfg(test)]
 mod tests {
+    use wheelhouse_wheel::ManualClock;
+
     use super::*;
+
+    /// Else one task that comes during a probe puts off all of its origin for as long as a probe may
+    /// take, though the probe succeeds at once.
+    #[test]
+    fn a_probe_under_way_puts_off_no_longer_than_a_second() {
+        let clock = ManualClock::new();
+        let breaker = Breaker::builder().clock(clock.clone()).build().unwrap();
+        while let Ok(permit) = breaker.try_acquire() {
+            permit.failure();
+        }
+        let refused = || breaker.try_acquire().unwrap_err();
+        let open = refused();
+        assert_eq!(open.reason(), Reason::Open);
+        assert_eq!(rest(&open), open.retry_after().unwrap());
+        clock.advance(rest(&open));
+        let probe = breaker.try_acquire().unwrap();
+        let full = refused();
+        assert_eq!(full.reason(), Reason::HalfOpenFull);
+        assert!(full.retry_after().unwrap() > UNKNOWN, "{full:?}");
+        assert_eq!(rest(&full), UNKNOWN);
+        probe.success();
+        let mut calls = (0..1_000).map(|_| breaker.try_acquire().map(|call| call.ignored()));
+        let ramp = calls.find_map(Result::err).expect("it refuses some");
+        assert_eq!(ramp.reason(), Reason::Ramp);
+        assert_eq!(rest(&ramp), Duration::ZERO);
+    }
 
     #[test]
     fn slots_follow_each_other_and_are_never_far() {
