@@ -18,3 +18,4 @@ mod shedder;
 #[cfg(feature = "metrics")]
 mod shedder_meters;
 mod shedder_model;
+mod shedder_samples;

@@ -5,6 +5,7 @@ mod bad;
 mod batch;
 mod delivery;
 mod fuzz;
+mod limits;
 mod openapi;
 mod slow;
 
